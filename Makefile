@@ -1,0 +1,51 @@
+# Every target does the set-up it needs; a second run finds it done. ARGS="..." goes to the command of the target.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench soak format clean setup setup-python
+
+BIN := .venv/bin
+WITH_JAVA := source .venv/java.env;
+
+# Spark listens on the loopback interface, and its workers run the interpreter that has Penstock.
+export SPARK_LOCAL_IP := 127.0.0.1
+export PYSPARK_PYTHON := $(CURDIR)/.venv/bin/python
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup  ## The join on a generated stream: recall by policy and budget
+	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
+
+test: setup  ## The test suite, then its small part once more without the JIT
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+# Hashes wrap around by design; without the JIT, NumPy's scalars warn of it.
+	@$(WITH_JAVA) NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "nojit and not soak" \
+		-W "ignore:overflow encountered:RuntimeWarning" tests
+
+check: setup-python  ## Lint, format, types, direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup  ## Benchmarks; results also as JSON under benchmarks/out/
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks $(ARGS)
+
+soak: setup  ## The long versions of the stress, fuzz and kill tests
+	@$(WITH_JAVA) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+format: setup-python  ## Format the code and fix what the linter can fix
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+clean:  ## Remove caches and outputs (the .venv stays)
+	@rm -rf build dist benchmarks/out artifacts spark-warehouse metastore_db derby.log \
+		.hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@find . -path ./.venv -prune -o -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+setup:
+	@tools/setup.sh
+
+setup-python:
+	@tools/setup.sh --no-java

@@ -1,0 +1,302 @@
+"""From tables to arrays: pandas, Arrow or dicts of arrays; key columns of any type to dense codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import ColumnError, hint
+from penstock.units import time_unit
+
+Table = Any  # pandas DataFrame, Arrow table or record batch, mapping of column name to array
+
+_NUMERIC = {"integer", "floating", "decimal", "mixed-integer-float"}
+_ARROW_UNITS = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+
+
+def column_names(table: Table) -> list[str]:
+    """The columns of a table, or an error that says what a table can be.
+
+    >>> from penstock.columns import column_names
+    >>> column_names({"key": [1], "ts": [2]})
+    ['key', 'ts']
+    """
+    if isinstance(table, pd.DataFrame):
+        return [str(name) for name in table.columns]
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        return list(table.schema.names)
+    if isinstance(table, Mapping):
+        return [str(name) for name in table]
+    raise ColumnError(
+        "A stream is a pandas DataFrame, an Arrow table or a dict of arrays; "
+        f"{type(table).__name__} was given."
+    )
+
+
+def row_count(table: Table) -> int:
+    """How many rows a table has.
+
+    >>> from penstock.columns import row_count
+    >>> row_count({"key": [1, 2]})
+    2
+    """
+    if isinstance(table, pd.DataFrame):
+        return len(table)
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        return int(table.num_rows)
+    lengths = {str(name): len(column) for name, column in table.items()}
+    if len(set(lengths.values())) > 1:
+        raise ColumnError(f"The columns of a table must be equally long; their lengths are {lengths}.")
+    return next(iter(lengths.values()), 0)
+
+
+def column(table: Table, name: str, side: str) -> pd.Series:
+    """A column as a pandas Series, or an error that names those there are."""
+    names = column_names(table)
+    if name not in names:
+        raise ColumnError(f"The {side} stream has no column {name!r}{hint(name, names)}")
+    row_count(table)
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        array = table.column(name)
+        chunked = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+        if pa.types.is_dictionary(chunked.type):
+            chunked = chunked.cast(chunked.type.value_type)
+        return pd.Series(chunked.to_pandas(types_mapper=_keep_integers), name=name)
+    values = table[name]
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return column({name: pd.Series(values.to_pandas(types_mapper=_keep_integers))}, name, side)
+    series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values), name=name)
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(series.dtype.categories.dtype)
+    return series.reset_index(drop=True)
+
+
+def _keep_integers(arrow_type: pa.DataType) -> Any:
+    """Nullable integers stay integers instead of becoming floats."""
+    return pd.ArrowDtype(arrow_type) if pa.types.is_integer(arrow_type) else None
+
+
+@dataclass(frozen=True)
+class Times:
+    """Time columns of two or more streams in one dtype (int64 or float64) and unit."""
+
+    arrays: tuple[np.ndarray, ...]
+    unit: str
+
+
+def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms") -> Times:
+    """Time columns on one scale: timestamps keep the finest of their units, numbers are in `unit`."""
+    unit = time_unit(unit)
+    stamps = [_stamp_unit(series) for series in columns]
+    for series, side in zip(columns, sides, strict=True):
+        _check_time(series, side)
+    if any(stamps) and not all(stamps):
+        kinds = ", ".join(f"{side}: {series.dtype}" for series, side in zip(columns, sides, strict=True))
+        raise ColumnError(
+            f"Time columns must be of one kind ({kinds}); convert numbers to timestamps or the reverse."
+        )
+    if all(stamps) and stamps:
+        finest = min((stamp for stamp in stamps if stamp), key=["ns", "us", "ms", "s"].index)
+        arrays = tuple(_naive(series).astype(f"datetime64[{finest}]").to_numpy().astype(np.int64) for series in columns)
+        return Times(arrays, finest)
+    kinds_of = [np.issubdtype(_plain(series).dtype, np.floating) for series in columns]
+    dtype = np.float64 if any(kinds_of) else np.int64
+    return Times(tuple(_plain(series).astype(dtype) for series in columns), unit)
+
+
+def _stamp_unit(series: pd.Series) -> str | None:
+    """The unit of a timestamp column, None if it is numeric."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return str(dtype.unit)
+    if isinstance(dtype, np.dtype) and dtype.kind == "M":
+        return str(np.datetime_data(dtype)[0])
+    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_timestamp(dtype.pyarrow_dtype):
+        return str(dtype.pyarrow_dtype.unit)
+    if dtype == object and len(series) and pd.api.types.infer_dtype(series, skipna=True) in ("date", "datetime"):
+        return "us"
+    return None
+
+
+def _naive(series: pd.Series) -> pd.Series:
+    if series.dtype == object or isinstance(series.dtype, pd.ArrowDtype):
+        series = pd.to_datetime(series, utc=True)
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    return series
+
+
+def _plain(series: pd.Series) -> np.ndarray:
+    """A numeric column as a NumPy array."""
+    values = series.to_numpy()
+    if values.dtype == object or values.dtype.kind not in "iuf":
+        values = series.astype("float64").to_numpy() if series.dtype.kind == "f" else series.astype("int64").to_numpy()
+    if values.dtype.kind == "f" and values.dtype != np.float64:
+        return values.astype(np.float64)
+    return values
+
+
+def _check_time(series: pd.Series, side: str) -> None:
+    name = series.name
+    if series.isna().any():
+        where = int(np.flatnonzero(series.isna().to_numpy())[0])
+        raise ColumnError(
+            f"The time column {name!r} of the {side} stream has missing values (NaN or null), the first in "
+            f"row {where}; drop those rows or fill them in."
+        )
+    if _stamp_unit(series) is not None or len(series) == 0:
+        return
+    numeric = pd.api.types.is_numeric_dtype(series.dtype) and not pd.api.types.is_bool_dtype(series.dtype)
+    if not numeric:
+        raise ColumnError(
+            f"The time column {name!r} of the {side} stream is of type {series.dtype}; allowed are integers, "
+            "floats and timestamps (parse texts with pandas.to_datetime)."
+        )
+    values = series.to_numpy()
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ColumnError(f"The time column {name!r} of the {side} stream has infinite values.")
+    if values.dtype.kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
+        raise ColumnError(f"The time column {name!r} of the {side} stream exceeds 63 bits.")
+
+
+def codes_of(columns: Sequence[Sequence[pd.Series]], sides: Sequence[str]) -> tuple[list[np.ndarray], int]:
+    """Dense codes for the keys of several streams: equal keys, equal codes; -1 where any part is null.
+
+    `columns` has per stream the list of its key columns, in the same order everywhere.
+    """
+    lengths = [len(parts[0]) for parts in columns]
+    combined: np.ndarray | None = None
+    size = 1
+    for part in range(len(columns[0])):
+        series = [parts[part] for parts in columns]
+        _check_kinds(series, sides)
+        codes, distinct = _factorize(series)
+        if combined is None:
+            combined, size = codes, distinct
+        else:
+            null = (combined < 0) | (codes < 0)
+            mixed = np.where(null, -1, combined * np.int64(max(distinct, 1)) + codes)
+            uniques, inverse = np.unique(mixed, return_inverse=True)
+            shift = int(len(uniques) > 0 and uniques[0] == -1)
+            combined, size = inverse.astype(np.int64) - shift, len(uniques) - shift
+    assert combined is not None
+    return list(np.split(combined, np.cumsum(lengths)[:-1])), size
+
+
+def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
+    """Codes over the concatenation of several columns."""
+    kinds = {s.dtype.kind if isinstance(s.dtype, np.dtype) else "O" for s in series if len(s)}
+    if kinds <= set("iu") or kinds <= set("iuf"):
+        joined = pd.Series(np.concatenate([s.to_numpy() for s in series]) if series else [])
+    else:
+        numeric = all(_kind(s) in _NUMERIC for s in series if len(s))
+        joined = pd.concat([s.astype("float64") if numeric and _kind(s) == "decimal" else s for s in series if len(s)]
+                           or [pd.Series([], dtype="int64")], ignore_index=True)
+    try:
+        codes, uniques = pd.factorize(joined)
+    except TypeError as error:
+        raise ColumnError(
+            f"The key column {series[0].name!r} holds values that cannot be hashed ({error}); "
+            "use a column of numbers, texts, timestamps or tuples."
+        ) from error
+    return codes.astype(np.int64), len(uniques)
+
+
+def _kind(series: pd.Series) -> str:
+    """What sort of values a key column has, in words."""
+    kind = pd.api.types.infer_dtype(series, skipna=True)
+    return {"datetime64": "datetime", "date": "datetime", "bytes": "binary"}.get(kind, kind)
+
+
+def _check_kinds(series: list[pd.Series], sides: Sequence[str]) -> None:
+    kinds = [_kind(s) if len(s) and not s.isna().all() else None for s in series]
+    known = {kind for kind in kinds if kind is not None}
+    if len(known) > 1 and not known <= _NUMERIC and "mixed" not in known and "mixed-integer" not in known:
+        found = ", ".join(
+            f"{side} {s.name!r}: {kind or 'empty'}" for side, s, kind in zip(sides, series, kinds, strict=True)
+        )
+        raise ColumnError(f"Key columns of mismatched types never match ({found}); cast one to the other's type.")
+
+
+def row_bytes(table: Table) -> np.ndarray:
+    """What each row of a table takes as payload, in bytes of Arrow buffers.
+
+    >>> from penstock.columns import row_bytes
+    >>> row_bytes({"key": ["a", "bcd"], "ts": [1, 2]}).tolist()
+    [14, 16]
+    """
+    arrow = to_arrow(table)
+    total = np.full(arrow.num_rows, -(-arrow.num_columns // 8), np.int64)  # validity bits
+    for name in arrow.schema.names:
+        chunks = arrow.column(name).chunks
+        if chunks:
+            total += np.concatenate([_value_bytes(chunk) for chunk in chunks])
+    return total
+
+
+def mean_row_bytes(table: Table) -> float:
+    """The average payload of a row, from a sample."""
+    rows = row_count(table)
+    if rows == 0:
+        return 0.0
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        return float(table.nbytes) / rows
+    step = max(1, rows // 1000)
+    if isinstance(table, pd.DataFrame):
+        return float(row_bytes(table.iloc[::step]).mean())
+    return float(row_bytes({name: values[::step] for name, values in table.items()}).mean())
+
+
+def to_arrow(table: Table) -> pa.Table:
+    """A table as an Arrow table.
+
+    >>> from penstock.columns import to_arrow
+    >>> to_arrow({"key": [1]}).num_rows
+    1
+    """
+    column_names(table)
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ColumnError(f"A payload column cannot be measured in bytes: {error}") from error
+
+
+def _value_bytes(array: pa.Array) -> np.ndarray:
+    """Bytes per value of one Arrow array."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array, kind = array.cast(kind.value_type), kind.value_type
+    length = len(array)
+    if pa.types.is_null(kind):
+        return np.zeros(length, np.int64)
+    if pa.types.is_boolean(kind):
+        return np.ones(length, np.int64)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+        return lengths.astype(np.int64) + (8 if "large" in str(kind) else 4)
+    if pa.types.is_struct(kind):
+        parts = [_value_bytes(array.field(i)) for i in range(kind.num_fields)]
+        return np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(length, np.int64)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        offsets = array.offsets.to_numpy()
+        child = array.keys if pa.types.is_map(kind) else array.values
+        sizes = _value_bytes(child)
+        if pa.types.is_map(kind):
+            sizes = sizes + _value_bytes(array.items)
+        sums = np.concatenate([[0], np.cumsum(sizes)])
+        return sums[offsets[1:]] - sums[offsets[:-1]] + 4
+    try:
+        return np.full(length, -(-kind.bit_width // 8), np.int64)
+    except ValueError as error:
+        raise ColumnError(f"A payload column of type {kind} cannot be measured in bytes.") from error

@@ -1,0 +1,56 @@
+"""The errors Penstock raises: one root class, and one way to word a message.
+
+Every message says what was received, what is allowed, and, where a guess is possible, what was
+probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PenstockError(ValueError):
+    """Root of all errors that Penstock raises on purpose.
+
+    >>> from penstock.errors import PenstockError, UnknownPolicyError
+    >>> issubclass(UnknownPolicyError, PenstockError)
+    True
+    """
+
+
+class UnknownPolicyError(PenstockError):
+    """A policy was named that is not in the registry, or that cannot run in this operator."""
+
+
+class PolicyOptionError(PenstockError):
+    """A policy was given an option it does not have, or a value outside its range."""
+
+
+class BudgetError(PenstockError):
+    """A memory budget is malformed, or too small for one tuple per stream."""
+
+
+class WindowError(PenstockError):
+    """A window is malformed or negative."""
+
+
+class ColumnError(PenstockError):
+    """A column is missing, of the wrong type, or holds values that cannot be used."""
+
+
+class SnapshotError(PenstockError):
+    """A snapshot is damaged, of another version, or of another operator."""
+
+
+def hint(given: object, allowed: Iterable[object]) -> str:
+    """The tail of a message: the closest allowed word, and the list of all of them.
+
+    >>> from penstock.errors import hint
+    >>> hint("gjd", ["gdj", "lru"])
+    "; did you mean 'gdj'? Allowed: gdj, lru"
+    """
+    words = [str(word) for word in allowed]
+    close = difflib.get_close_matches(str(given), words, n=1, cutoff=0.5)
+    guess = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{guess} Allowed: {', '.join(words)}"

@@ -1,0 +1,138 @@
+"""The arrivals of two streams in the order in which they are processed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.columns import Table, codes_of, column, column_names, row_bytes, times_of
+from penstock.errors import ColumnError
+from penstock.kernels.drive import Batch
+from penstock.kernels.layout import ROWS
+from penstock.policies.base import Trace
+
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Arrivals in the order (time, left before right, row), null keys left out."""
+
+    stream: np.ndarray
+    key: np.ndarray  # dense codes
+    time: np.ndarray
+    row: np.ndarray
+    size: np.ndarray  # bytes of payload; empty if they do not count
+    keys: int
+    unit: str
+    nulls: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def per_stream(self) -> tuple[int, int]:
+        """Arrivals of left and right."""
+        right = int(np.count_nonzero(self.stream))
+        return len(self) - right, right
+
+    @property
+    def span(self) -> Any:
+        """Time between the first and the last arrival."""
+        return (self.time[-1] - self.time[0]).item() if len(self) else 0
+
+    def clocked(self, window: int) -> np.ndarray:
+        """The times by which tuples expire: in a window of rows, each stream's own arrival numbers."""
+        if window != ROWS:
+            return self.time
+        numbers = np.empty(len(self), np.int64)
+        for stream in (0, 1):
+            mine = self.stream == stream
+            numbers[mine] = np.arange(np.count_nonzero(mine))
+        return numbers
+
+    def batch(self, clocked: np.ndarray, start: int, stop: int) -> Batch:
+        """A slice for a driver."""
+        cut = slice(start, stop)
+        return Batch(self.stream[cut], self.key[cut], clocked[cut], self.row[cut], self.size[cut])
+
+    def trace(self, clocked: np.ndarray) -> Trace:
+        """All of it, for policies that look ahead."""
+        return Trace(self.stream, self.key, clocked, self.row)
+
+
+def pair_of(value: Any, what: str) -> tuple[Any, Any]:
+    """One name for both sides, or a pair of names."""
+    if isinstance(value, str):
+        return value, value
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(v, str) for v in value):
+        return value[0], value[1]
+    raise ColumnError(f"{what} takes a column name, or a pair of names (left, right); {value!r} was given.")
+
+
+def key_names(on: Any) -> tuple[list[str], list[str]]:
+    """The key columns of each side: a name, several names, or pairs of differently named columns."""
+    parts = [on] if isinstance(on, str) else list(on) if isinstance(on, Sequence) else []
+    if not parts:
+        raise ColumnError(f"on takes a column name, a list of names, or a list of pairs; {on!r} was given.")
+    pairs = [pair_of(part, "on") for part in parts]
+    return [left for left, _ in pairs], [right for _, right in pairs]
+
+
+def arrivals_of(
+    left: Table, right: Table, on: Any, time: Any, unit: str = "ms", sized: bool = False
+) -> Arrivals:
+    """Bring two tables into processing order, keys coded and times on one scale."""
+    tables = (left, right)
+    for table in tables:
+        column_names(table)
+    keys = [
+        [column(table, name, side) for name in names]
+        for table, names, side in zip(tables, key_names(on), SIDES, strict=True)
+    ]
+    stamps = [
+        column(table, name, side)
+        for table, name, side in zip(tables, pair_of(time, "time"), SIDES, strict=True)
+    ]
+    times = times_of(stamps, SIDES, unit)
+    codes, count = codes_of(keys, SIDES)
+    rows, kept_times, kept_codes, sizes = [], [], [], []
+    for side in (0, 1):
+        order = _in_time(times.arrays[side])
+        order = order[codes[side][order] >= 0]
+        rows.append(order)
+        kept_times.append(times.arrays[side][order])
+        kept_codes.append(codes[side][order])
+        if sized:
+            sizes.append(row_bytes(tables[side])[order])
+    place = _merge(*kept_times)
+    n = len(place[0]) + len(place[1])
+    merged = [np.empty(n, dtype) for dtype in (np.int8, np.int64, kept_times[0].dtype, np.int64)]
+    size = np.empty(n if sized else 0, np.int64)
+    for side in (0, 1):
+        merged[0][place[side]] = side
+        merged[1][place[side]] = kept_codes[side]
+        merged[2][place[side]] = kept_times[side]
+        merged[3][place[side]] = rows[side]
+        if sized:
+            size[place[side]] = sizes[side]
+    nulls = tuple(int(np.count_nonzero(codes[side] < 0)) for side in (0, 1))
+    return Arrivals(*merged, size, count, times.unit, (nulls[0], nulls[1]))
+
+
+def _in_time(times: np.ndarray) -> np.ndarray:
+    """Row numbers in order of time, rows of one time in their order."""
+    if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
+        return np.arange(len(times), dtype=np.int64)
+    return np.argsort(times, kind="stable")
+
+
+def _merge(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the sorted times of each side come in the merged order, left before right."""
+    return (
+        np.arange(len(left)) + np.searchsorted(right, left, side="left"),
+        np.arange(len(right)) + np.searchsorted(left, right, side="right"),
+    )

@@ -1,0 +1,89 @@
+"""The invariants of a store, asserted one by one; for tests and for whoever suspects a bug."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.kernels.layout import (
+    ARRIVAL,
+    ARRIVALS,
+    COUNT,
+    DROPPED,
+    ENTRY,
+    EVICTED,
+    EXPIRED,
+    HEAD,
+    HIGH_TUPLE,
+    KEY,
+    LIVE,
+    NEXT,
+    P_FIXED,
+    P_LIMIT,
+    P_LIVE,
+    P_PEAK,
+    P_USED,
+    P_WEIGHT,
+    PREV,
+    SHED,
+    SIZE,
+    STREAM,
+    TAIL,
+    Store,
+    find_key,
+)
+
+
+def check_store(store: Store) -> None:
+    """Assert that chains, tables, pools and accounts agree."""
+    meta = store.meta
+    high = int(meta[HIGH_TUPLE])
+    live = [slot for slot in range(1, high + 1) if store.t64[slot, ARRIVAL] >= 0]
+    assert len(live) == meta[LIVE], "the number of live tuples is wrong"
+    chained: set[int] = set()
+    for entry in {int(store.t32[slot, ENTRY]) for slot in live}:
+        assert find_key(store, store.k64[entry, KEY]) == entry, "a key cannot be found"
+        for stream in (0, 1):
+            chained |= _check_chain(store, entry, stream)
+    assert chained == set(live), "a live tuple is in no chain, or a dead one is"
+    _check_pools(store, live)
+    _check_rings(store, live)
+    dropped_unseen = meta[DROPPED] if meta[SHED] else 0
+    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED]
+    assert meta[ARRIVALS] + dropped_unseen == meta[LIVE] + gone, "arrivals are unaccounted for"
+
+
+def _check_chain(store: Store, entry: int, stream: int) -> set[int]:
+    slots, before, slot = [], 0, int(store.k32[entry, HEAD + stream])
+    while slot:
+        assert store.t32[slot, PREV] == before, "a chain is broken"
+        assert store.t32[slot, ENTRY] == entry
+        assert store.t32[slot, STREAM] == stream
+        if before:
+            assert store.t64[slot, ARRIVAL] > store.t64[before, ARRIVAL], "a chain is out of order"
+        slots.append(slot)
+        before, slot = slot, int(store.t32[slot, NEXT])
+    assert store.k32[entry, TAIL + stream] == before
+    assert store.k32[entry, COUNT + stream] == len(slots)
+    return set(slots)
+
+
+def _check_pools(store: Store, live: list[int]) -> None:
+    for pool, row in enumerate(store.pools):
+        mine = [slot for slot in live if store.pool_of[store.t32[slot, STREAM]] == pool]
+        assert row[P_LIVE] == len(mine)
+        assert row[P_USED] == sum(int(store.t32[slot, SIZE]) for slot in mine)
+        used = row[P_USED] * row[P_WEIGHT] + row[P_PEAK] * row[P_FIXED]
+        assert used <= row[P_LIMIT], "the budget is exceeded"
+
+
+def _check_rings(store: Store, live: list[int]) -> None:
+    for stream in range(len(store.ends)):
+        head, length = store.ends[stream]
+        places = (head + np.arange(length)) % store.ring.shape[1]
+        entries = store.ring[stream, places]
+        valid = [int(slot) for arrival, slot in entries if store.t64[slot, ARRIVAL] == arrival]
+        mine = {slot for slot in live if store.t32[slot, STREAM] == stream}
+        assert set(valid) == mine, "the ring misses a tuple"
+        assert len(valid) == len(mine)
+        arrivals = [int(store.t64[slot, ARRIVAL]) for slot in valid]
+        assert arrivals == sorted(arrivals), "the ring is out of order"

@@ -1,0 +1,78 @@
+"""Snapshots: the arrays of a state as bytes, with a version and a checksum.
+
+Layout: magic, version, checksum of what follows, then a pickled description and the arrays, compressed.
+Only descriptions whose parts are plain values, NumPy and Penstock classes are accepted back.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SnapshotError
+from penstock.joins.config import Config
+from penstock.kernels.layout import TIME, Store
+from penstock.policies import registered
+
+MAGIC = b"PENSTOCK"
+VERSION = 1
+_HEADER = struct.Struct("<8sHIQQ")  # magic, version, checksum, length of the body, its length uncompressed
+
+
+def pack(config: Config, store: Store, policy: Any, extra: dict[str, Any]) -> bytes:
+    """A state as bytes."""
+    plain = store._replace(k32=None, t32=None, f64=None, time=None)
+    body = pickle.dumps((config, tuple(plain), policy, extra), protocol=5)
+    packed = pa.compress(body, codec="zstd", asbytes=True)
+    return _HEADER.pack(MAGIC, VERSION, zlib.crc32(packed), len(packed), len(body)) + packed
+
+
+def unpack(data: bytes) -> tuple[Config, Store, Any, dict[str, Any]]:
+    """The parts of a snapshot, or an error that says what is wrong with it."""
+    if len(data) < _HEADER.size or data[:8] != MAGIC:
+        raise SnapshotError(f"This is not a Penstock snapshot ({len(data)} bytes, no header).")
+    _, version, checksum, length, whole = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise SnapshotError(f"The snapshot has version {version}; this Penstock reads version {VERSION}.")
+    packed = data[_HEADER.size :]
+    if len(packed) != length or zlib.crc32(packed) != checksum:
+        raise SnapshotError(
+            f"The snapshot is damaged: {len(packed)} bytes instead of {length}, or a wrong checksum."
+        )
+    try:
+        body = pa.decompress(packed, decompressed_size=whole, codec="zstd", asbytes=True)
+        config, arrays, policy, extra = _Careful(io.BytesIO(body)).load()
+    except SnapshotError:
+        raise
+    except Exception as error:
+        raise SnapshotError(f"The snapshot cannot be read: {error}") from error
+    store = Store(*arrays)
+    store = store._replace(
+        k32=store.k64.view(np.int32),
+        t32=store.t64.view(np.int32),
+        f64=store.t64.view(np.float64),
+        time=store.t64.view(config.time_dtype)[:, TIME],
+    )
+    return config, store, policy, extra
+
+
+class _Careful(pickle.Unpickler):
+    """Loads classes only from where a snapshot can have them."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        root = module.split(".")[0]
+        trusted = root in ("penstock", "numpy") or (module == "builtins" and name in ("bytearray", "set"))
+        if trusted or _is_policy(module, name):
+            return super().find_class(module, name)
+        raise SnapshotError(f"The snapshot names {module}.{name}, which has no place in one.")
+
+
+def _is_policy(module: str, name: str) -> bool:
+    """Whether this is a policy that the user has registered in this process."""
+    return any(cls.__module__ == module and cls.__qualname__ == name for cls in registered())

@@ -1,0 +1,210 @@
+"""The state of a window join: it takes batches of arrivals, and can be snapshotted, restored and checked."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.joins import snapshot as snapshots
+from penstock.joins.config import Config
+from penstock.joins.invariants import check_store
+from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
+from penstock.kernels.jit import interpreted
+from penstock.kernels.layout import (
+    ARRIVALS,
+    DROPPED,
+    EVICTED,
+    EXPIRED,
+    LIVE,
+    OVERSIZE,
+    P_PEAK_USED,
+    PEAK_TUPLES,
+    REFUSED,
+    RESULTS,
+    SAME_TICK,
+)
+from penstock.kernels.ticks import drive_ticks
+from penstock.policies.base import Trace
+
+CHUNK = 1 << 16  # arrivals per call of a driver, so that tables that grow do not grow ahead of need
+FIRST_ROOM = 1 << 16  # pairs
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a batch brought: results per arrival, the pairs and what became of tuples if asked for."""
+
+    counts: np.ndarray
+    pairs: np.ndarray  # left row, right row
+    log: np.ndarray  # kind, stream, row, step
+
+
+class JoinState:
+    """The mutable state of a `WindowJoin`; `WindowJoin.start` makes one.
+
+    Arrivals are given as arrays in processing order: `stream` (0 left, 1 right), `key` (integer codes),
+    `time`, `row` (any number by which the caller knows the tuple) and, if payload counts, `size`.
+
+    >>> import numpy as np, penstock as ps
+    >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").start()
+    >>> out = state.process([0, 1, 1], [7, 7, 8], [0, 3, 5], [0, 0, 1], collect=True)
+    >>> out.pairs.tolist()
+    [[0, 0]]
+    >>> copy = ps.JoinState.restore(state.snapshot())
+    >>> copy.process([0], [8], [6], [1]).counts.tolist()
+    [1]
+    """
+
+    def __init__(self, config: Config, trace: Trace | None = None) -> None:
+        self.config = config
+        self.store, self.policy = config.build(trace)
+        self.seconds = 0.0
+        self.peak_beyond = 0
+        self._open: Batch | None = None  # arrivals of a tick that may not be over yet
+        kernel = drive_ticks if config.step == "tick" else drive
+        self._kernel: Callable[..., int] = kernel if config.policy.compiled else interpreted(kernel)
+
+    def process(
+        self,
+        stream: Any,
+        key: Any,
+        time: Any,
+        row: Any,
+        size: Any = None,
+        *,
+        collect: bool = False,
+        log: bool = False,
+    ) -> Output:
+        """Process a batch of arrivals; in tick steps the last tick waits for a later time or `finish`."""
+        batch = Batch(
+            np.ascontiguousarray(stream, np.int8),
+            np.ascontiguousarray(key, np.int64),
+            np.ascontiguousarray(time, self.config.input_dtype),
+            np.ascontiguousarray(row, np.int64),
+            np.ascontiguousarray([] if size is None else size, np.int64),
+        )
+        if self.config.step == "tick":
+            batch = self._hold_back(batch)
+        return self._run(batch, collect, log)
+
+    def finish(self, *, collect: bool = False, log: bool = False) -> Output:
+        """Process the tick that is still open."""
+        batch, self._open = self._open, None
+        return self._run(batch if batch is not None else _empty(self.config), collect, log)
+
+    def warm(self) -> JoinState:
+        """Load or compile the kernel by processing nothing."""
+        self._run(_empty(self.config), False, False)
+        self.seconds = 0.0
+        return self
+
+    def _hold_back(self, batch: Batch) -> Batch:
+        """Join the batch to the open tick, and keep its last tick open."""
+        if self._open is not None:
+            batch = Batch(*(np.concatenate(parts) for parts in zip(self._open, batch, strict=True)))
+        n = len(batch.key)
+        cut = int(np.searchsorted(batch.time, batch.time[-1])) if n else 0
+        sized = len(batch.size) > 0
+        self._open = Batch(*(part[cut:] for part in batch[:4]), batch.size[cut:] if sized else batch.size)
+        return Batch(*(part[:cut] for part in batch[:4]), batch.size[:cut] if sized else batch.size)
+
+    def _run(self, batch: Batch, collect: bool, log: bool) -> Output:
+        n = len(batch.key)
+        counts = np.zeros(n, np.int64)
+        room = np.empty((FIRST_ROOM if collect else 0, 2), np.int64)
+        entries = int(self.store.meta[LIVE]) + n if log else 0
+        out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(2, np.int64))
+        pairs: list[np.ndarray] = []
+        start, limit = 0, self._next_cut(batch, 0)
+        while True:
+            self.policy = self.config.policy.reserve(self.policy, limit - start)
+            part = Batch(*(array[:limit] for array in batch))
+            began = clock.perf_counter()
+            start = self._kernel(self.policy, self.store, part, out, start)
+            self.seconds += clock.perf_counter() - began
+            if start == limit == n:
+                break
+            if start == limit:
+                limit = self._next_cut(batch, limit)
+            elif out.ends[PAIRS] > 0:
+                pairs.append(out.pairs[: out.ends[PAIRS]].copy())
+                out.ends[PAIRS] = 0
+            else:
+                out = out._replace(pairs=np.empty((2 * len(out.pairs), 2), np.int64))
+        self.peak_beyond = max(self.peak_beyond, self.config.policy.bytes_beyond(self.policy))
+        pairs.append(out.pairs[: out.ends[PAIRS]])
+        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
+
+    def _next_cut(self, batch: Batch, start: int) -> int:
+        """Where the next chunk ends: between two ticks if steps are ticks."""
+        cut = min(start + CHUNK, len(batch.key))
+        if self.config.step == "tick" and cut < len(batch.key):
+            before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start
+            after = int(np.searchsorted(batch.time[start:], batch.time[cut], side="right")) + start
+            cut = before if before > start else after
+        return cut
+
+    @property
+    def buffered(self) -> int:
+        """Tuples in memory."""
+        return int(self.store.meta[LIVE])
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory ever in use: rows, payload, tables and counts."""
+        if self.config.in_bytes:
+            return int(self.store.pools[:, P_PEAK_USED].sum()) + self.config.base + self.peak_beyond
+        per_tuple = self.config.bytes_per_tuple + self.config.mean_row
+        return int(self.store.meta[PEAK_TUPLES] * per_tuple) + self.peak_beyond
+
+    def totals(self) -> dict[str, int]:
+        """The counters since the start."""
+        meta = self.store.meta
+        return {
+            "arrivals": int(meta[ARRIVALS]) + (int(meta[DROPPED]) if self.config.shed else 0),
+            "results": int(meta[RESULTS]),
+            "same_tick": int(meta[SAME_TICK]),
+            "evicted": int(meta[EVICTED]),
+            "refused": int(meta[REFUSED]),
+            "oversize": int(meta[OVERSIZE]),
+            "expired": int(meta[EXPIRED]),
+            "dropped": int(meta[DROPPED]),
+            "buffered": int(meta[LIVE]),
+            "peak_tuples": int(meta[PEAK_TUPLES]),
+        }
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        extra = {"seconds": self.seconds, "peak_beyond": self.peak_beyond, "open": self._open}
+        return snapshots.pack(self.config, self.store, self.policy, extra)
+
+    @classmethod
+    def restore(cls, data: bytes) -> JoinState:
+        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        config, store, policy, extra = snapshots.unpack(data)
+        state = cls.__new__(cls)
+        state.config, state.store, state.policy = config, store, policy
+        state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+        state._open = extra["open"]
+        kernel = drive_ticks if config.step == "tick" else drive
+        state._kernel = kernel if config.policy.compiled else interpreted(kernel)
+        return state
+
+    def check(self) -> None:
+        """Assert every invariant of the store and of the policy."""
+        check_store(self.store)
+        self.config.policy.check(self.policy, self.store)
+
+
+def _empty(config: Config) -> Batch:
+    return Batch(
+        np.empty(0, np.int8),
+        np.empty(0, np.int64),
+        np.empty(0, config.input_dtype),
+        np.empty(0, np.int64),
+        np.empty(0, np.int64),
+    )

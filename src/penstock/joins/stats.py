@@ -1,0 +1,122 @@
+"""What a run of a join reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError, hint
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """How far the key distribution of the results is from that of the exact join (section 5.4 of GDJ).
+
+    `sse` is the sum of squared differences of the normalised histograms, `kl` the Kullback-Leibler
+    divergence of the results from the exact ones, in nats.
+
+    >>> import penstock as ps
+    >>> ps.Distortion(sse=0.0, kl=0.0)
+    Distortion(sse=0.0, kl=0.0)
+    """
+
+    sse: float
+    kl: float
+
+
+@dataclass(frozen=True)
+class JoinStats:
+    """Counts of a run; arrivals = buffered + expired + evicted + dropped."""
+
+    results: int
+    exact: int
+    same_tick: int
+    arrivals: int
+    buffered: int
+    expired: int
+    evicted: int
+    refused: int
+    oversize: int
+    dropped: int
+    null_keys: tuple[int, int]
+    peak_tuples: int
+    peak_bytes: int
+    seconds: float
+    _histograms: tuple[np.ndarray, np.ndarray, np.ndarray] = field(repr=False, compare=False)
+
+    @property
+    def recall(self) -> float:
+        """The share of the exact join's results that came out; 1 if there were none to find.
+
+        >>> import penstock as ps
+        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> join = ps.WindowJoin(within=5, budget=ps.Tuples(4), policy="lru")
+        >>> join.run(data, data, on="key", time="ts").stats.recall
+        1.0
+        """
+        return self.results / self.exact if self.exact else 1.0
+
+    @cached_property
+    def _distortion(self) -> Distortion:
+        key, found, exact = self._histograms
+        size = int(key.max(initial=-1)) + 1
+        return distortion_of(
+            np.bincount(key, weights=found, minlength=size), np.bincount(key, weights=exact, minlength=size)
+        )
+
+    def distortion(self, measure: str | None = None) -> Any:
+        """The distortion of the results' key histogram, whole or one measure of it (`"sse"`, `"kl"`).
+
+        >>> import penstock as ps
+        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> join = ps.WindowJoin(within=5, budget=ps.Tuples(4), policy="lru")
+        >>> join.run(data, data, on="key", time="ts").stats.distortion("sse")
+        0.0
+        """
+        if measure is None:
+            return self._distortion
+        if measure not in ("sse", "kl"):
+            raise PenstockError(f"There is no measure of distortion {measure!r}{hint(measure, ['sse', 'kl'])}")
+        return getattr(self._distortion, measure)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures by name, recall included.
+
+        >>> import penstock as ps
+        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> join = ps.WindowJoin(within=5, budget=ps.Tuples(4), policy="lru")
+        >>> join.run(data, data, on="key", time="ts").stats.as_dict()["recall"]
+        1.0
+        """
+        named = {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}
+        return named | {"recall": self.recall}
+
+
+def distortion_of(found: np.ndarray, exact: np.ndarray) -> Distortion:
+    """The distortion between two histograms over the same keys.
+
+    >>> import numpy as np
+    >>> from penstock.joins.stats import distortion_of
+    >>> distortion_of(np.array([1.0, 1.0]), np.array([3.0, 1.0])).sse
+    0.125
+    """
+    if exact.sum() == 0:
+        return Distortion(0.0, 0.0)
+    if found.sum() == 0:
+        return Distortion(float((exact / exact.sum()) @ (exact / exact.sum())), float("inf"))
+    p, q = found / found.sum(), exact / exact.sum()
+    some = p > 0
+    return Distortion(float(((p - q) ** 2).sum()), float((p[some] * np.log(p[some] / q[some])).sum()))
+
+
+@dataclass(frozen=True)
+class JoinRun:
+    """The outcome of `WindowJoin.run`: its stats, and the pairs if they were collected."""
+
+    stats: JoinStats
+    pairs: pa.Table | None
+    events: pa.Table | None = None  # what became of tuples, with log=True

@@ -1,0 +1,299 @@
+"""`WindowJoin`: the bounded sliding-window join of two streams, in process."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
+from penstock.columns import Table, mean_row_bytes
+from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.config import Config, in_tuples, shares_of, with_byte_budget
+from penstock.joins.state import JoinState, Output
+from penstock.joins.stats import JoinRun, JoinStats
+from penstock.kernels.exact import exact_counts
+from penstock.kernels.layout import ROWS
+from penstock.policies import Policy, get
+from penstock.window import Resolved, Window, window_of
+
+ALLOCATIONS = ("equal", "proportional", "unified")
+STEPS = ("arrival", "tick")
+DROPS = ("admission", "arrival")
+EVENTS = ("evicted", "expired", "dropped")
+
+
+@dataclass(frozen=True)
+class WindowJoin:
+    """Joins two streams on equal keys within a window, in a fixed amount of memory.
+
+    Parameters
+    ----------
+    within
+        The window: a number in the unit of the time column or a duration (both ways), a pair
+        `(before, after)`, `Rows(n)` or `Landmark(every)`.
+    budget
+        `Tuples(n)`, `Bytes("64 MiB")` or `Fraction(0.2)`, for both streams together.
+    policy
+        Who goes when memory is full: a name, a name with options, or a policy object.
+    allocation
+        `"equal"` halves the budget, `"proportional"` cuts it by arrival rate, `"unified"` is one pool.
+    step
+        `"arrival"`: one arrival at a time. `"tick"`: all arrivals of one timestamp at once.
+    drop_rate
+        The probability that an arrival is not admitted, or `"unbiased"`, at which a FIFO or GDJ buffer
+        needs no eviction and the results are an unbiased sample.
+    drop_at
+        `"admission"`: a dropped arrival still probes. `"arrival"`: it does not.
+    warmup
+        The results of so many first steps are not counted.
+    seed
+        For `rand` and drops.
+
+    Examples
+    --------
+    >>> import penstock as ps
+    >>> impressions = {"ad": ["a", "b", "a"], "ts": [0, 1_000, 2_000]}
+    >>> clicks = {"ad": ["a", "b"], "ts": [2_500, 90_000]}
+    >>> join = ps.WindowJoin(within="1 minute", budget=ps.Tuples(1_000), policy="gdj")
+    >>> run = join.run(impressions, clicks, on="ad", time="ts", collect=True)
+    >>> run.stats.results, run.stats.recall
+    (2, 1.0)
+    >>> run.pairs.to_pydict()
+    {'left_row': [0, 2], 'right_row': [0, 0]}
+    """
+
+    within: Any
+    budget: Budget
+    policy: Any = "gdj"
+    allocation: str = "equal"
+    step: str = "arrival"
+    drop_rate: float | str = 0.0
+    drop_at: str = "admission"
+    warmup: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "within", window_of(self.within))
+        object.__setattr__(self, "budget", budget_of(self.budget))
+        object.__setattr__(self, "policy", get(self.policy))
+        for option, allowed in (("allocation", ALLOCATIONS), ("step", STEPS), ("drop_at", DROPS)):
+            given = getattr(self, option)
+            if given not in allowed:
+                raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
+        if self.allocation == "unified" and not self.policy.unified:
+            raise UnknownPolicyError(
+                f"{self.policy.name} cannot manage one pool for both streams; use allocation='equal' or "
+                "'proportional'."
+            )
+        _check_drop_rate(self.drop_rate)
+        for option in ("warmup", "seed"):
+            given = getattr(self, option)
+            if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 0:
+                raise PenstockError(f"{option}={given!r} is not allowed; it must be a whole number from 0 up.")
+        if isinstance(self.budget, Tuples):
+            in_tuples(self.budget, 0, Resolved(0, (0, 0), 0), 0)
+
+    def run(
+        self,
+        left: Table,
+        right: Table,
+        *,
+        on: Any,
+        time: Any,
+        unit: str = "ms",
+        collect: bool = False,
+        log: bool = False,
+    ) -> JoinRun:
+        """Join two whole streams.
+
+        `on` is a column name, several, or pairs `(left name, right name)`; `time` a name or a pair.
+        `unit` is that of numeric time columns. `collect=True` gives the pairs as row numbers of the
+        inputs, `log=True` what became of tuples and when.
+
+        >>> import penstock as ps
+        >>> left = {"key": [1, 1, 2], "ts": [0, 1, 2]}
+        >>> right = {"id": [1, 2], "at": [3, 4]}
+        >>> join = ps.WindowJoin(within=(0, 10), budget=ps.Tuples(2), policy="fifo")
+        >>> join.run(left, right, on=[("key", "id")], time=("ts", "at")).stats.results
+        1
+        """
+        arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
+        mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
+        return self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
+
+    def run_arrivals(
+        self, arrivals: Arrivals, *, collect: bool = False, log: bool = False, mean_row: float = 0.0
+    ) -> JoinRun:
+        """Join arrivals that are in processing order already (see `penstock.joins.arrivals_of`)."""
+        config = self.configure(arrivals, mean_row)
+        trace = arrivals.trace(arrivals.clocked(config.window.kind)) if config.policy.needs_future else None
+        state = JoinState(config, trace).warm()
+        size = arrivals.size if len(arrivals.size) else None
+        parts = [
+            state.process(
+                arrivals.stream, arrivals.key, arrivals.time, arrivals.row, size, collect=collect, log=log
+            ),
+            state.finish(collect=collect, log=log),
+        ]
+        counts = np.concatenate([part.counts for part in parts])
+        exact = self.exact_counts(arrivals, config.window)
+        stats = JoinStats(
+            **state.totals(),
+            exact=int(exact.sum()),
+            null_keys=arrivals.nulls,
+            peak_bytes=state.peak_bytes,
+            seconds=state.seconds,
+            _histograms=(arrivals.key, counts, exact),
+        )
+        return JoinRun(stats, _pairs(parts) if collect else None, _events(parts) if log else None)
+
+    def start(
+        self,
+        *,
+        unit: str = "ms",
+        dtype: Any = np.int64,
+        rates: tuple[float, float] | None = None,
+        least_row_bytes: int = 0,
+    ) -> JoinState:
+        """A state that takes arrivals batch by batch, for streams without an end.
+
+        `rates` are the arrivals of each stream per unit of time, where allocation, drop rate or policy
+        need them. A `Fraction` cannot be used: what the exact answer needs is not known beforehand.
+
+        >>> import penstock as ps
+        >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
+        >>> state.process([0, 1], [5, 5], [0, 1], [0, 0]).counts.tolist()
+        [0, 1]
+        """
+        if isinstance(self.budget, Fraction):
+            raise BudgetError(
+                f"{self.budget!r} is a share of what the whole input needs, which a stream does not tell; "
+                "give Tuples or Bytes."
+            )
+        if self.policy.needs_future:
+            raise UnknownPolicyError(
+                f"{self.policy.spell()} needs the whole stream before it starts; it works with run() only."
+            )
+        if rates is None and (self.allocation == "proportional" or self.drop_rate == "unbiased"):
+            raise PenstockError(
+                "allocation='proportional' and drop_rate='unbiased' need rates=(left, right), the arrivals "
+                "of each stream per unit of time."
+            )
+        window = self.within.resolve(unit)
+        dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
+        return JoinState(self._config(window, dtype, rates, 0, 0.0, least_row_bytes, 0.0))
+
+    def configure(self, arrivals: Arrivals, mean_row: float = 0.0) -> Config:
+        """The join made concrete for an input."""
+        window = self.within.resolve(arrivals.unit)
+        left, right = arrivals.per_stream
+        span = arrivals.span
+        rates = (left / span, right / span) if span > 0 else (float(left), float(right))
+        least = int(arrivals.size.min(initial=1 << 30)) if len(arrivals.size) else 0
+        return self._config(window, arrivals.time.dtype, rates, len(arrivals), span, least, mean_row)
+
+    def _config(
+        self,
+        window: Resolved,
+        dtype: np.dtype,
+        rates: tuple[float, float] | None,
+        arrivals: int,
+        span: float,
+        least_row: int,
+        mean_row: float,
+    ) -> Config:
+        if dtype == np.int64 and any(isinstance(h, float) and not h.is_integer() for h in window.horizons):
+            # On whole-number times a span of 1.5 is one of 1; a period cannot be cut like that.
+            if window.kind != 0:
+                raise PenstockError("A landmark period must be a whole number in the unit of the time column.")
+            window = dataclasses.replace(window, horizons=tuple(math.floor(h) for h in window.horizons))
+        weights = rates or (1.0, 1.0)
+        in_clock = (1.0, 1.0) if window.kind == ROWS else rates
+        config = Config(
+            window=window,
+            policy=self.policy,
+            step=self.step,
+            time_dtype=np.dtype(np.int64) if window.kind == ROWS else dtype,
+            input_dtype=dtype,
+            limits=(1, 1),
+            capacities=(1, 1),
+            shed=self.drop_at == "arrival",
+            warmup=int(self.warmup),
+            seed=int(self.seed),
+            rates=in_clock,
+            mean_row=mean_row,
+        )
+        if isinstance(self.budget, Bytes):
+            config = with_byte_budget(config, self.budget, self.allocation, weights, least_row)
+        else:
+            tuples = in_tuples(self.budget, arrivals, window, span)
+            shares = shares_of(tuples, self.allocation, weights)
+            config = dataclasses.replace(config, limits=shares, capacities=shares)
+        return dataclasses.replace(config, chances=self._chances(config, weights, mean_row))
+
+    def _chances(self, config: Config, weights: tuple[float, float], mean_row: float) -> tuple[float, float]:
+        """The probability of a drop, per stream."""
+        if self.drop_rate != "unbiased":
+            return float(self.drop_rate), float(self.drop_rate)
+        tuples = [float(limit) for limit in config.limits]
+        if config.in_bytes:
+            tuples = [limit / (config.fixed + mean_row) for limit in config.limits]
+        if len(tuples) == 1:
+            tuples = [tuples[0] * weight / sum(weights) for weight in weights]
+        rates = config.rates or weights
+        length = config.window.horizons if config.window.kind != ROWS else (config.window.length,) * 2
+        need = [rate * horizon for rate, horizon in zip(rates, length, strict=True)]
+        left, right = (max(0.0, 1.0 - b / n) if n > 0 else 0.0 for b, n in zip(tuples, need, strict=True))
+        return left, right
+
+    def exact_counts(self, arrivals: Arrivals, window: Resolved) -> np.ndarray:
+        """Results that each arrival completes in the exact join, those of the warm-up left out."""
+        counts = exact_counts(
+            arrivals.stream,
+            arrivals.key,
+            arrivals.time,
+            arrivals.keys,
+            window.kind,
+            np.array(window.horizons, np.int64 if window.kind == ROWS else arrivals.time.dtype),
+            self.step == "tick",
+        )
+        if self.warmup and len(arrivals):
+            steps = np.arange(len(arrivals))
+            if self.step == "tick":
+                steps = np.concatenate([[0], np.cumsum(arrivals.time[1:] != arrivals.time[:-1])])
+            counts[steps < self.warmup] = 0
+        return counts
+
+
+def _check_drop_rate(given: Any) -> None:
+    if isinstance(given, str):
+        fine = given == "unbiased"
+    else:
+        fine = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= 1
+    if not fine:
+        raise PenstockError(
+            f"drop_rate={given!r} is not allowed; it is a probability from 0 to 1, or 'unbiased'."
+        )
+
+
+def _pairs(parts: list[Output]) -> pa.Table:
+    pairs = np.concatenate([part.pairs for part in parts])
+    return pa.table({"left_row": pairs[:, 0], "right_row": pairs[:, 1]})
+
+
+def _events(parts: list[Output]) -> pa.Table:
+    log = np.concatenate([part.log for part in parts])
+    return pa.table(
+        {
+            "event": pa.array(np.array(EVENTS)[log[:, 0]]),
+            "stream": pa.array(np.array(["left", "right"])[log[:, 1]]),
+            "row": log[:, 2],
+            "step": log[:, 3],
+        }
+    )

@@ -1,0 +1,265 @@
+"""The driver of the window join, one arrival at a time: expire, probe, admit.
+
+A batch is processed up to its end or to the point where the room for pairs is used up; what the driver
+returns is where to go on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.kernels import ring
+from penstock.kernels.hooks import arrive, enter, leave, make_room, match_key, open_key, overdue
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import (
+    ARRIVALS,
+    COUNT,
+    DROPPED,
+    EVICTED,
+    EXPIRED,
+    HEAD,
+    NEXT,
+    OVERSIZE,
+    P_FIXED,
+    P_LIMIT,
+    P_PEAK,
+    P_WEIGHT,
+    PINNED,
+    REFUSED,
+    RESULTS,
+    ROW,
+    ROWS,
+    SHED,
+    STEPS,
+    STREAM,
+    WARMUP,
+    WINDOW,
+    add_key,
+    drop_key,
+    find_key,
+    fits,
+    free_tuple,
+    link,
+    lived_out,
+    take_tuple,
+    unlink,
+)
+from penstock.kernels.random import DROPS, uniform
+
+# What a log entry says of a tuple.
+LOG_EVICTED = 0
+LOG_EXPIRED = 1
+LOG_DROPPED = 2
+
+PAIRS = 0
+LOGGED = 1
+
+
+class Batch(NamedTuple):
+    """Arrivals in the order in which they are processed."""
+
+    stream: np.ndarray
+    key: np.ndarray
+    time: np.ndarray
+    row: np.ndarray
+    size: np.ndarray
+
+
+class Out(NamedTuple):
+    """Where a driver writes; arrays without room mean that this is not wanted."""
+
+    counts: np.ndarray  # results per arrival
+    pairs: np.ndarray  # left and right row of each result
+    log: np.ndarray  # what became of tuples: (kind, stream, row, arrival during which it happened)
+    ends: np.ndarray  # how much of pairs and log is filled
+
+
+@jit
+def drive(policy, store, batch, out, start):
+    """Process a batch from `start`; the index of the first arrival not processed, if pairs ran out of room."""
+    meta = store.meta
+    collect = out.pairs.shape[0] > 0
+    for i in range(start, batch.key.shape[0]):
+        stream = batch.stream[i]
+        dropped = draw_drop(store, stream)
+        if dropped and meta[SHED] != 0:
+            count_dropped(store, out, stream, batch.row[i])
+            meta[STEPS] += 1
+            continue
+        advance(store, stream, batch.time[i])
+        expire(policy, store, out)
+        other = 1 - stream
+        key = batch.key[i]
+        entry = find_key(store, key)
+        matches = store.k32[entry, COUNT + other]
+        if collect and out.ends[PAIRS] + matches > out.pairs.shape[0]:
+            undraw_drop(store, stream)
+            retreat(store, stream)
+            return i
+        arrival = meta[ARRIVALS]
+        meta[ARRIVALS] += 1
+        arrive(policy, store, stream, key, entry)
+        if matches > 0:
+            match_key(policy, store, entry, other, arrival)
+            if meta[STEPS] >= meta[WARMUP]:
+                meta[RESULTS] += matches
+                out.counts[i] += matches
+                if collect:
+                    emit(store, out, entry, stream, batch.row[i])
+        meta[STEPS] += 1
+        if dropped:
+            count_dropped(store, out, stream, batch.row[i])
+        else:
+            entry = pin(policy, store, key, entry)
+            admit(policy, store, batch, out, i, store.clock[stream], entry, arrival)
+            unpin(store)
+    return batch.key.shape[0]
+
+
+@jit
+def advance(store, stream, time):
+    """Set the clocks to the time of an arrival; in a window of rows each stream counts its own."""
+    if store.meta[WINDOW] == ROWS:
+        store.clock[stream] += 1
+    else:
+        store.clock[:] = time
+
+
+@jit
+def retreat(store, stream):
+    """Take back the advance for an arrival that will be processed later."""
+    if store.meta[WINDOW] == ROWS:
+        store.clock[stream] -= 1
+
+
+@jit
+def expire(policy, store, out):
+    """Take out every tuple that can match no more."""
+    for stream in range(store.ends.shape[0]):
+        slot = ring.oldest(store, stream)
+        while slot != 0 and lived_out(store, slot):
+            store.meta[EXPIRED] += 1
+            log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
+            remove(policy, store, slot)
+            slot = ring.oldest(store, stream)
+
+
+@jit
+def admit(policy, store, batch, out, i, time, entry, arrival):
+    """Let an arrival enter its pool, at the expense of others where need be.
+
+    `time` is that of its stream's clock: its own, or its number in the stream for a window of rows.
+    """
+    stream, size = batch.stream[i], 0
+    if batch.size.shape[0] > 0:
+        size = batch.size[i]
+    pool = store.pool_of[stream]
+    row = store.pools[pool]
+    if size * row[P_WEIGHT] + max(row[P_PEAK], 1) * row[P_FIXED] > row[P_LIMIT]:
+        store.meta[OVERSIZE] += 1
+        refuse(store, out, stream, batch.row[i])
+        return
+    slot = overdue(policy, store, stream)
+    while slot != 0:
+        evict(policy, store, out, slot)
+        slot = overdue(policy, store, stream)
+    while not fits(store, pool, size):
+        slot = make_room(policy, store, pool, stream, entry)
+        if slot == 0:
+            refuse(store, out, stream, batch.row[i])
+            return
+        evict(policy, store, out, slot)
+    slot = take_tuple(store, stream, batch.row[i], time, size, arrival)
+    link(store, slot, entry)
+    ring.append(store, stream, slot)
+    enter(policy, store, slot)
+
+
+@jit
+def remove(policy, store, slot):
+    """Take a tuple out of the store."""
+    leave(policy, store, slot)
+    unlink(store, slot)
+    free_tuple(store, slot)
+
+
+@jit
+def evict(policy, store, out, slot):
+    """Take a tuple out of the store before its time."""
+    store.meta[EVICTED] += 1
+    log(store, out, LOG_EVICTED, store.t32[slot, STREAM], store.t64[slot, ROW])
+    remove(policy, store, slot)
+
+
+@jit
+def refuse(store, out, stream, row):
+    """Count an arrival that does not enter as evicted."""
+    store.meta[EVICTED] += 1
+    store.meta[REFUSED] += 1
+    log(store, out, LOG_EVICTED, stream, row)
+
+
+@jit
+def count_dropped(store, out, stream, row):
+    """Count an arrival that was dropped by chance."""
+    store.meta[DROPPED] += 1
+    log(store, out, LOG_DROPPED, stream, row)
+
+
+@jit
+def pin(policy, store, key, entry):
+    """Give a key a row that stays while its arrival is admitted."""
+    if entry == 0:
+        entry = add_key(store, key)
+        open_key(policy, store, entry)
+    store.meta[PINNED] = entry
+    return entry
+
+
+@jit
+def unpin(store):
+    """The arrival is done: its key goes if no tuple of it is buffered."""
+    entry = store.meta[PINNED]
+    store.meta[PINNED] = 0
+    if store.k32[entry, COUNT] + store.k32[entry, COUNT + 1] == 0:
+        drop_key(store, entry)
+
+
+@jit
+def draw_drop(store, stream):
+    """Whether chance drops this arrival: one draw, none if the probability is 0."""
+    return store.chance[stream] > 0.0 and uniform(store.random, DROPS) < store.chance[stream]
+
+
+@jit
+def undraw_drop(store, stream):
+    """Take back the draw for an arrival that will be processed later."""
+    if store.chance[stream] > 0.0:
+        store.random[DROPS] -= np.uint64(0x9E3779B97F4A7C15)
+
+
+@jit
+def emit(store, out, entry, stream, row):
+    """Write the pairs of an arrival with the other stream's tuples of its key, oldest first."""
+    at = out.ends[PAIRS]
+    slot = store.k32[entry, HEAD + 1 - stream]
+    while slot != 0:
+        out.pairs[at, stream] = row
+        out.pairs[at, 1 - stream] = store.t64[slot, ROW]
+        at += 1
+        slot = store.t32[slot, NEXT]
+    out.ends[PAIRS] = at
+
+
+@jit
+def log(store, out, kind, stream, row):
+    """Note what became of a tuple, if that is wanted."""
+    at = out.ends[LOGGED]
+    if at < out.log.shape[0]:
+        out.log[at, 0] = kind
+        out.log[at, 1] = stream
+        out.log[at, 2] = row
+        out.log[at, 3] = store.meta[STEPS]
+        out.ends[LOGGED] = at + 1

@@ -1,0 +1,82 @@
+"""What a policy can hook into: the drivers call these, each policy implements the ones it needs.
+
+A policy's state is a NamedTuple of arrays (for a policy in plain Python: any object); its class selects
+the implementation. `stream` is always that of the tuples concerned, `entry` the row of their key.
+"""
+
+from __future__ import annotations
+
+from penstock.kernels.jit import hook
+from penstock.kernels.layout import COMPETE, HEAD, NEXT
+
+
+@hook
+def arrive(policy, store, stream, key, entry):
+    """An arrival of `stream` has come; policies that count keys count here. `entry` may be 0."""
+
+
+@hook
+def open_key(policy, store, entry):
+    """A key that had no buffered tuple has got a row, whose counters are 0."""
+
+
+@hook
+def match_key(policy, store, entry, stream, arrival):
+    """An arrival matches every buffered tuple of `stream` with the key `entry`."""
+    slot = store.k32[entry, HEAD + stream]
+    while slot != 0:
+        match_one(policy, store, slot, arrival)
+        slot = store.t32[slot, NEXT]
+
+
+@hook
+def match_one(policy, store, slot, arrival):
+    """An arrival matches this one buffered tuple."""
+
+
+@hook
+def enter(policy, store, slot):
+    """A tuple has been linked into its chain."""
+
+
+@hook
+def leave(policy, store, slot):
+    """A tuple is about to be unlinked, expired or evicted."""
+
+
+@hook
+def score(policy, store, slot):
+    """The present score of a buffered tuple; the lowest is evicted."""
+    return 0.0
+
+
+@hook
+def newcomer(policy, store, stream, entry):
+    """The score with which an arrival would enter, for policies that may refuse it."""
+    return 0.0
+
+
+@hook
+def lowest(policy, store, pool):
+    """The tuple of a pool with the lowest (score, arrival), and that score."""
+    return 0, 0.0
+
+
+@hook
+def before_tick(policy, store):
+    """The arrivals of a tick have probed and been counted; their admission begins."""
+
+
+@hook
+def overdue(policy, store, stream):
+    """A tuple that leaves, room or not, before an arrival of its stream is admitted; 0 if none is left."""
+    return 0
+
+
+@hook
+def make_room(policy, store, pool, stream, entry):
+    """The tuple that goes so that an arrival can enter; 0 if it is the arrival itself."""
+    slot, low = lowest(policy, store, pool)
+    if store.meta[COMPETE] != 0 and newcomer(policy, store, stream, entry) < low:
+        return 0
+    return slot

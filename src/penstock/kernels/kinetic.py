@@ -1,0 +1,116 @@
+"""A tournament among falling scores: who has the lowest now, and until when that is certain.
+
+The score of a key is its count times the remaining lifetime of its oldest tuple, a line that falls with
+time. Each inner node of the tree remembers the winner below it and the time at which the loser may
+overtake it; asking for the winner replays only the nodes whose time has come. Comparisons use the scores
+themselves, so rounding cannot make the tree disagree with a scan; the times are kept a little early.
+
+Cost: O(log n) to change a key; replays are amortised O(log n) per change.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import ARRIVAL, COUNT, HEAD, USE, remaining
+
+
+class Tournament(NamedTuple):
+    """Per stream a tree whose leaves are the rows of the keys; entry 0 is no one."""
+
+    winner: np.ndarray
+    until: np.ndarray
+    origin: np.ndarray  # the time that is 0 in `until`, once known
+
+
+def new_tournament(keys: int, time_dtype: np.dtype, streams: int = 2) -> Tournament:
+    """Trees for keys in rows below `keys`."""
+    leaves = 1 << (keys - 1).bit_length()
+    return Tournament(
+        winner=np.zeros((streams, 2 * leaves), np.int32),
+        until=np.full((streams, leaves), np.inf),
+        origin=np.zeros(2, time_dtype),
+    )
+
+
+@jit
+def enrol(tournament, store, stream, entry):
+    """A key's line has changed: its oldest tuple, its count, or whether it has any tuple at all."""
+    leaves = tournament.until.shape[1]
+    present = store.k32[entry, COUNT + stream] > 0
+    node = leaves + entry
+    tournament.winner[stream, node] = entry if present else 0
+    node >>= 1
+    while node > 0:
+        _play(tournament, store, stream, node)
+        node >>= 1
+
+
+@jit
+def champion(tournament, store, stream):
+    """The key whose oldest tuple has the lowest score now, 0 if the stream has none."""
+    leaves = tournament.until.shape[1]
+    now = _now(tournament, store, stream)
+    while tournament.until[stream, 1] <= now:
+        # Go down to the lowest node that is due, replay it and all above it.
+        node = 1
+        while True:
+            if 2 * node < leaves and tournament.until[stream, 2 * node] <= now:
+                node = 2 * node
+            elif 2 * node < leaves and tournament.until[stream, 2 * node + 1] <= now:
+                node = 2 * node + 1
+            else:
+                break
+        _play(tournament, store, stream, node)
+        if tournament.until[stream, node] <= now:  # kept early, or a tie: certain for this instant
+            tournament.until[stream, node] = np.nextafter(now, np.inf)
+        node >>= 1
+        while node > 0:
+            _play(tournament, store, stream, node)
+            node >>= 1
+    return tournament.winner[stream, 1]
+
+
+@jit
+def _now(tournament, store, stream):
+    return np.float64(store.clock[stream] - tournament.origin[0])
+
+
+@jit
+def line_score(store, stream, entry):
+    """The score of a key: that of its oldest tuple."""
+    slot = store.k32[entry, HEAD + stream]
+    return np.float64(store.k64[entry, USE + stream]) * np.float64(remaining(store, slot))
+
+
+@jit
+def _play(tournament, store, stream, node):
+    """Decide a node from its two children, and until when that holds."""
+    winner, until = tournament.winner[stream], tournament.until[stream]
+    leaves = until.shape[0]
+    left, right = winner[2 * node], winner[2 * node + 1]
+    certain = np.inf
+    if 2 * node < leaves:
+        certain = min(until[2 * node], until[2 * node + 1])
+    if left == 0 or right == 0:
+        winner[node] = left + right
+        until[node] = certain
+        return
+    left_score, right_score = line_score(store, stream, left), line_score(store, stream, right)
+    left_wins = left_score < right_score
+    if left_score == right_score:
+        left_head, right_head = store.k32[left, HEAD + stream], store.k32[right, HEAD + stream]
+        left_wins = store.t64[left_head, ARRIVAL] < store.t64[right_head, ARRIVAL]
+    best, other, gap = left, right, right_score - left_score
+    if not left_wins:
+        best, other, gap = right, left, left_score - right_score
+    winner[node] = best
+    closing = np.float64(store.k64[other, USE + stream] - store.k64[best, USE + stream])
+    if closing > 0.0:
+        now = _now(tournament, store, stream)
+        meeting = now + gap / closing
+        certain = min(certain, meeting - 1e-9 * (abs(meeting) + 1.0))
+    until[node] = certain

@@ -1,0 +1,303 @@
+"""What the memory of a window join looks like: a cache line per key and a cache line per tuple.
+
+Two tables of 64-byte rows, each seen as 64-bit and as 32-bit columns (and tuples also as floats):
+
+- `keys`: one row per key that is buffered at the moment, of both streams together, so that one look-up
+  serves the probe of the other stream and the admission to one's own;
+- `tuples`: one row per buffered tuple; those of one key and stream form a chain in arrival order.
+
+Row 0 of both tables is the null row, so that memory that the system hands out zeroed is an empty store
+and costs nothing until it is touched.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.kernels.jit import jit
+from penstock.kernels.random import new_generators
+
+# Columns of a key, 64 bits wide.
+KEY = 0  # the code of the key
+USE = 1  # +stream: a counter for the policy, about this stream's tuples of the key
+
+# Columns of a key, 32 bits wide.
+LINK = 6  # next key in the hash bucket, or in the free list
+HEAD = 8  # +stream: oldest tuple of the chain
+TAIL = 10  # +stream: newest tuple of the chain
+COUNT = 12  # +stream: length of the chain
+
+# Columns of a tuple, 64 bits wide.
+ROW = 0  # row number in its input
+ARRIVAL = 1  # arrival number; -1 while the row is free
+TIME = 2  # in the dtype of the input's time column
+BASE = 3  # a value for the policy, integer or float
+
+# Columns of a tuple, 32 bits wide.
+ENTRY = 8  # its key's row
+NEXT = 9  # the next younger tuple of its chain, or the next in the free list
+PREV = 10  # the next older tuple of its chain
+SIZE = 11  # what it adds to the use of its pool besides the fixed cost, in bytes
+STREAM = 12
+PLACE = 13  # an index for the policy
+NODE = 14  # another one
+
+# Counters in `meta`.
+ARRIVALS = 0  # arrivals processed, the number of the next one
+FREE_KEY = 1  # head of the free list of key rows
+HIGH_KEY = 2  # highest key row used so far
+FREE_TUPLE = 3
+HIGH_TUPLE = 4
+PINNED = 5  # key row that must not be freed while its arrival is processed
+COMPETE = 6  # 1: the newcomer may be the one that goes
+WINDOW = 7  # kind of window, below
+EXPIRED = 8
+EVICTED = 9
+DROPPED = 10
+REFUSED = 11  # of the evicted, those that never entered
+OVERSIZE = 12  # of the refused, those larger than their whole buffer
+RESULTS = 13
+SAME_TICK = 14
+STEPS = 15  # steps taken, for the warm-up
+WARMUP = 16
+PEAK_TUPLES = 17
+TICK_NUMBER = 18  # of a newcomer within its tick
+LIVE = 19
+SHED = 20  # 1: dropped arrivals are dropped before they probe
+META = 24
+
+# Kinds of window.
+TIMED = 0
+ROWS = 1
+LANDMARK = 2
+
+# Columns of a pool.
+P_LIMIT = 0  # bytes, or tuples
+P_FIXED = 1  # what each tuple costs: its rows in the tables, or 1
+P_USED = 2  # sum of the sizes
+P_LIVE = 3  # tuples
+P_PEAK = 4  # most tuples ever; their rows stay taken
+P_PEAK_USED = 5  # most ever in use
+P_WEIGHT = 6  # 1: sizes count towards the limit; 0: only tuples do
+POOL = 7
+
+
+class Store(NamedTuple):
+    """Everything a window join keeps besides the memory of its policy."""
+
+    k64: np.ndarray
+    k32: np.ndarray
+    t64: np.ndarray
+    t32: np.ndarray
+    f64: np.ndarray
+    time: np.ndarray  # column TIME of the tuples in its own dtype
+    buckets: np.ndarray  # first key of each hash bucket
+    ring: np.ndarray  # per stream, the (arrival, tuple) pairs in order of arrival
+    ends: np.ndarray  # per stream: head and length of its ring
+    pools: np.ndarray
+    pool_of: np.ndarray  # stream -> pool
+    clock: np.ndarray  # per stream: how far time has come for its tuples
+    horizon: np.ndarray  # per stream: how long its tuples can match; the period of a landmark window
+    chance: np.ndarray  # per stream: the probability that an arrival is dropped
+    random: np.ndarray  # state of the generators: of the drops, of the policy
+    meta: np.ndarray
+
+
+def new_store(
+    limits: tuple[int, ...], capacities: tuple[int, ...], time_dtype: np.dtype, seed: int, streams: int = 2
+) -> Store:
+    """An empty store with one pool per limit; capacities are the most tuples each pool can hold."""
+    total = sum(capacities)
+    unified = len(limits) == 1
+    k64 = np.zeros((total + 2, 8), np.int64)
+    t64 = np.zeros((total + 2, 8), np.int64)
+    ring_size = ring_capacity(total if unified else max(capacities))
+    pools = np.zeros((len(limits), POOL), np.int64)
+    pools[:, P_LIMIT] = limits
+    pools[:, P_FIXED] = 1
+    return Store(
+        k64=k64,
+        k32=k64.view(np.int32),
+        t64=t64,
+        t32=t64.view(np.int32),
+        f64=t64.view(np.float64),
+        time=t64.view(time_dtype)[:, TIME],
+        buckets=np.zeros(bucket_count(total), np.int32),
+        ring=np.zeros((streams, ring_size, 2), np.int64),
+        ends=np.zeros((streams, 2), np.int64),
+        pools=pools,
+        pool_of=np.zeros(streams, np.int64) if unified else np.arange(streams, dtype=np.int64),
+        clock=np.full(streams, -1, time_dtype),
+        horizon=np.zeros(streams, time_dtype),
+        chance=np.zeros(streams),
+        random=new_generators(seed),
+        meta=np.zeros(META, np.int64),
+    )
+
+
+def ring_capacity(tuples: int) -> int:
+    """Room for a ring whose entries may outlive their tuples until it is packed (see `ring`)."""
+    return tuples + tuples // 2 + 16
+
+
+def bucket_count(keys: int) -> int:
+    """A power of two that is at least the number of keys."""
+    return 1 << max(4, (keys - 1).bit_length())
+
+
+@jit
+def _bucket(store, key):
+    """Fibonacci hashing: the high bits of the key times 2^64 / golden ratio."""
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed >> np.uint64(32)) & np.uint64(store.buckets.shape[0] - 1))
+
+
+@jit
+def find_key(store, key):
+    """The row of a key, 0 if none of its tuples is buffered. O(1)."""
+    entry = store.buckets[_bucket(store, key)]
+    while entry != 0 and store.k64[entry, KEY] != key:
+        entry = store.k32[entry, LINK]
+    return entry
+
+
+@jit
+def add_key(store, key):
+    """A new row for a key that has none. O(1)."""
+    meta = store.meta
+    entry = meta[FREE_KEY]
+    if entry != 0:
+        meta[FREE_KEY] = store.k32[entry, LINK]
+        store.k64[entry] = 0
+    else:
+        meta[HIGH_KEY] += 1
+        entry = meta[HIGH_KEY]
+    bucket = _bucket(store, key)
+    store.k64[entry, KEY] = key
+    store.k32[entry, LINK] = store.buckets[bucket]
+    store.buckets[bucket] = entry
+    return entry
+
+
+@jit
+def drop_key(store, entry):
+    """Free the row of a key that has no tuple left. O(1)."""
+    k32 = store.k32
+    bucket = _bucket(store, store.k64[entry, KEY])
+    at = store.buckets[bucket]
+    if at == entry:
+        store.buckets[bucket] = k32[entry, LINK]
+    else:
+        while k32[at, LINK] != entry:
+            at = k32[at, LINK]
+        k32[at, LINK] = k32[entry, LINK]
+    k32[entry, LINK] = store.meta[FREE_KEY]
+    store.meta[FREE_KEY] = entry
+
+
+@jit
+def fits(store, pool, size):
+    """Whether one more tuple of this size keeps the pool within its limit.
+
+    Rows of the tables that were ever used stay taken, so the fixed cost follows the peak.
+    """
+    row = store.pools[pool]
+    tuples = max(row[P_PEAK], row[P_LIVE] + 1)
+    return (row[P_USED] + size) * row[P_WEIGHT] + tuples * row[P_FIXED] <= row[P_LIMIT]
+
+
+@jit
+def take_tuple(store, stream, row, time, size, arrival):
+    """Take a row for a tuple and account for it; it is not yet linked to a key. O(1)."""
+    meta = store.meta
+    slot = meta[FREE_TUPLE]
+    if slot != 0:
+        meta[FREE_TUPLE] = store.t32[slot, NEXT]
+    else:
+        meta[HIGH_TUPLE] += 1
+        slot = meta[HIGH_TUPLE]
+    store.t64[slot, ROW] = row
+    store.t64[slot, ARRIVAL] = arrival
+    store.time[slot] = time
+    store.t32[slot, SIZE] = size
+    store.t32[slot, STREAM] = stream
+    pool = store.pools[store.pool_of[stream]]
+    pool[P_USED] += size
+    pool[P_LIVE] += 1
+    pool[P_PEAK] = max(pool[P_PEAK], pool[P_LIVE])
+    used = pool[P_USED] * pool[P_WEIGHT] + pool[P_PEAK] * pool[P_FIXED]
+    pool[P_PEAK_USED] = max(pool[P_PEAK_USED], used)
+    meta[LIVE] += 1
+    meta[PEAK_TUPLES] = max(meta[PEAK_TUPLES], meta[LIVE])
+    return slot
+
+
+@jit
+def free_tuple(store, slot):
+    """Give back the row of a tuple that is no longer linked. O(1)."""
+    pool = store.pools[store.pool_of[store.t32[slot, STREAM]]]
+    pool[P_USED] -= store.t32[slot, SIZE]
+    pool[P_LIVE] -= 1
+    store.meta[LIVE] -= 1
+    store.t64[slot, ARRIVAL] = -1
+    store.t32[slot, NEXT] = store.meta[FREE_TUPLE]
+    store.meta[FREE_TUPLE] = slot
+
+
+@jit
+def link(store, slot, entry):
+    """Append a tuple to the chain of its key and stream. O(1)."""
+    k32, t32 = store.k32, store.t32
+    stream = t32[slot, STREAM]
+    tail = k32[entry, TAIL + stream]
+    t32[slot, ENTRY] = entry
+    t32[slot, NEXT] = 0
+    t32[slot, PREV] = tail
+    if tail != 0:
+        t32[tail, NEXT] = slot
+    else:
+        k32[entry, HEAD + stream] = slot
+    k32[entry, TAIL + stream] = slot
+    k32[entry, COUNT + stream] += 1
+
+
+@jit
+def unlink(store, slot):
+    """Take a tuple out of its chain, and its key out of the table if that was the last. O(1)."""
+    k32, t32 = store.k32, store.t32
+    entry, stream = t32[slot, ENTRY], t32[slot, STREAM]
+    older, younger = t32[slot, PREV], t32[slot, NEXT]
+    if older != 0:
+        t32[older, NEXT] = younger
+    else:
+        k32[entry, HEAD + stream] = younger
+    if younger != 0:
+        t32[younger, PREV] = older
+    else:
+        k32[entry, TAIL + stream] = older
+    k32[entry, COUNT + stream] -= 1
+    if k32[entry, COUNT] + k32[entry, COUNT + 1] == 0 and entry != store.meta[PINNED]:
+        drop_key(store, entry)
+
+
+@jit
+def lived_out(store, slot):
+    """Whether a tuple can match no more at the present clock of its stream."""
+    stream = store.t32[slot, STREAM]
+    clock, time, horizon = store.clock[stream], store.time[slot], store.horizon[stream]
+    if store.meta[WINDOW] == LANDMARK:
+        return clock // horizon > time // horizon
+    return clock - time > horizon
+
+
+@jit
+def remaining(store, slot):
+    """How long a tuple can still match, in the unit of its stream's clock."""
+    stream = store.t32[slot, STREAM]
+    clock, time, horizon = store.clock[stream], store.time[slot], store.horizon[stream]
+    if store.meta[WINDOW] == LANDMARK:
+        return (time // horizon + 1) * horizon - clock
+    return time + horizon - clock

@@ -1,0 +1,41 @@
+"""Policies: which tuple goes when memory is full. One file each; `registry` maps names to them.
+
+>>> from penstock import policies
+>>> policies.get("lru").summary
+'the tuple whose last match is longest ago goes'
+"""
+
+from penstock.policies.age import Age
+from penstock.policies.base import Policy
+from penstock.policies.clock import Clock
+from penstock.policies.clock_exp import ClockExp
+from penstock.policies.fifo import Fifo
+from penstock.policies.gdj import GreedyDualJoin
+from penstock.policies.lfu import Lfu
+from penstock.policies.life import Life
+from penstock.policies.lru import Lru
+from penstock.policies.prob import Prob
+from penstock.policies.python import Item, PythonPolicy
+from penstock.policies.rand import Rand
+from penstock.policies.registry import get, names, register, registered, unregister
+
+__all__ = [
+    "Age",
+    "Clock",
+    "ClockExp",
+    "Fifo",
+    "GreedyDualJoin",
+    "Item",
+    "Lfu",
+    "Life",
+    "Lru",
+    "Policy",
+    "Prob",
+    "PythonPolicy",
+    "Rand",
+    "get",
+    "names",
+    "register",
+    "registered",
+    "unregister",
+]

@@ -1,0 +1,110 @@
+"""What a policy is: a frozen spec with parameters and capabilities that builds the mutable state.
+
+The spec says what the policy can do; its state is a NamedTuple of arrays, whose class tells the drivers
+which kernels to run (see `penstock.kernels.hooks`). Operators know policies only through this interface.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from penstock.errors import PolicyOptionError
+from penstock.kernels.layout import Store
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The whole input of a run in processing order, for policies that may look ahead."""
+
+    stream: np.ndarray
+    key: np.ndarray
+    time: np.ndarray
+    row: np.ndarray
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an operator tells a policy when it builds its state."""
+
+    capacities: tuple[int, ...]  # the most tuples each pool can hold
+    time_dtype: np.dtype
+    horizons: tuple[Any, ...]  # per stream, in the unit of the time column
+    rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, where known
+    count_bytes: int | None = None  # under a byte budget: what key counts may take
+    trace: Trace | None = None
+    streams: int = 2
+
+    @property
+    def total(self) -> int:
+        """The most tuples all pools can hold together."""
+        return sum(self.capacities)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Base of all policies. A subclass is a frozen dataclass whose fields are its parameters.
+
+    >>> from penstock import policies
+    >>> policies.get("clock-exp:rho=0.5")
+    ClockExp(w0=1.0, rho=0.5, threshold=0.01)
+    """
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""  # one line for lists
+    cost: ClassVar[str] = ""  # per arrival and per match
+    paper: ClassVar[str] = ""
+    selective: ClassVar[bool] = False  # the arrival itself may be the one that goes
+    one_by_one: ClassVar[bool] = False  # admits the arrivals of a tick in order, without competition
+    unified: ClassVar[bool] = True  # can manage one pool for all streams
+    many: ClassVar[bool] = True  # defined for joins of many streams
+    counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
+    needs_model: ClassVar[bool] = False
+    compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
+
+    @property
+    def needs_future(self) -> bool:
+        """Whether the whole stream must be known before it starts."""
+        return False
+
+    def build(self, setting: Setting) -> Any:
+        """The mutable state for one operator."""
+        raise PolicyOptionError(f"{type(self).__name__} has no build(); a policy must define it")
+
+    def reserve(self, state: Any, arrivals: int) -> Any:
+        """The same state with room for so many further arrivals."""
+        return state
+
+    def check(self, state: Any, store: Store) -> None:
+        """Assert the invariants of the state."""
+
+    def fixed_bytes(self, state: Any) -> int:
+        """Bytes of tables that do not fill up row by row, and so count from the start."""
+        return 0
+
+    def bytes_beyond(self, state: Any) -> int:
+        """Bytes of the state that the budget does not count (exact key counts under a tuple budget)."""
+        return 0
+
+    def require(self, condition: bool, option: str, allowed: str) -> None:
+        """Refuse a parameter value that is out of range."""
+        if not condition:
+            given = getattr(self, option)
+            raise PolicyOptionError(f"{self.name}: {option}={given!r} is not allowed; it must be {allowed}.")
+
+    def spell(self) -> str:
+        """The policy as a string that `policies.get` understands, defaults left out."""
+        options = [
+            f"{field.name}={getattr(self, field.name)}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return self.name + (":" + ",".join(options) if options else "")
+
+
+def is_number(value: object) -> bool:
+    """Whether a parameter is a plain number (bool is not)."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

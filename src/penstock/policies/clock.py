@@ -1,0 +1,197 @@
+"""CLOCK: a hand goes round and takes 1 off each score it passes; who falls below 0 goes.
+
+The hand need not walk. A tuple at position p of a ring of M positions, with score w, is evicted when the
+hand comes to it for the (floor(w) + 1)-th time; counting all steps the hand ever makes, that step number
+is known when the tuple enters, and a match adds M to it. The victim is the tuple with the lowest step
+number, and the hand jumps there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.kernels.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
+from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, match_one, score
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import BASE, ENTRY, PLACE, STREAM, USE, Store
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.policies.base import Policy, Setting, is_number
+
+
+class Ring(NamedTuple):
+    """Per pool: its free positions, the steps its hand has made, and the position it has just freed."""
+
+    free: Bitset
+    hand: np.ndarray
+    size: np.ndarray
+    landing: np.ndarray  # -1: none
+
+
+class ClockState(NamedTuple):
+    """The ring and a queue of the tuples by the step at which the hand would evict them."""
+
+    ring: Ring
+    queue: Queue
+    w0: np.ndarray
+
+
+@dataclass(frozen=True)
+class Clock(Policy):
+    """Evict the first tuple whose score the hand brings below 0.
+
+    A newcomer starts at `w0`, each match adds 1, each passing of the hand takes 1 off: the score mixes
+    how often and how recently a tuple has matched.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="clock")
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    2
+    """
+
+    w0: float = 1.0
+
+    name: ClassVar[str] = "clock"
+    summary: ClassVar[str] = "a hand takes 1 off each score it passes; who falls below 0 goes"
+    cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
+    paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.2"
+    one_by_one: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.require(is_number(self.w0) and 0 <= self.w0 < 2**31, "w0", "a number from 0 up")
+
+    def build(self, setting: Setting) -> ClockState:
+        """An empty ring per pool."""
+        return ClockState(
+            ring=new_ring(setting.capacities),
+            queue=new_queue(setting.capacities),
+            w0=np.array([int(np.floor(self.w0))], np.int64),
+        )
+
+    def fixed_bytes(self, state: Any) -> int:
+        """The set of free positions."""
+        return int(state.ring.free.words.nbytes)
+
+    def check(self, state: Any, store: Store) -> None:
+        """Positions are taken once."""
+        check_ring(state.ring, store)
+
+
+def new_ring(capacities: tuple[int, ...]) -> Ring:
+    """Rings whose positions are all free, the hand at the first."""
+    pools = len(capacities)
+    free = new_bitset(pools, max(capacities))
+    for pool, capacity in enumerate(capacities):
+        _free_all(free, pool, capacity)
+    return Ring(
+        free=free,
+        hand=np.zeros(pools, np.int64),
+        size=np.array(capacities, np.int64),
+        landing=np.full(pools, -1, np.int64),
+    )
+
+
+def check_ring(ring: Ring, store: Store) -> None:
+    """Assert that taken and free positions are complementary."""
+    live = np.flatnonzero(store.t64[: store.meta[4] + 1, 1] >= 0)
+    live = live[live > 0]
+    for pool, size in enumerate(ring.size):
+        places = store.t32[live[store.pool_of[store.t32[live, STREAM]] == pool], PLACE]
+        assert len(np.unique(places)) == len(places), "two tuples in one position"
+        position, free = bit_next(ring.free, pool, 0), 0
+        while position >= 0:
+            assert position not in places
+            position, free = bit_next(ring.free, pool, position + 1), free + 1
+        assert free + len(places) == size
+
+
+@jit
+def _free_all(free, pool, capacity):
+    for position in range(capacity):
+        bit_add(free, pool, position)
+
+
+@jit
+def take_position(ring, pool):
+    """Where a newcomer goes, and the step at which the hand first comes to it.
+
+    The position just freed by the hand, which then moves past it, or the first free one at or after the
+    hand, which stays.
+    """
+    size = ring.size[pool]
+    position = ring.landing[pool]
+    if position >= 0:
+        ring.landing[pool] = -1
+        ring.hand[pool] += 1
+    else:
+        at = ring.hand[pool] % size
+        position = bit_next(ring.free, pool, at)
+        if position < 0:
+            position = bit_next(ring.free, pool, 0)
+    bit_remove(ring.free, pool, position)
+    return position, next_visit(ring, pool, position, ring.hand[pool])
+
+
+@jit
+def next_visit(ring, pool, position, step):
+    """The first step from `step` on at which the hand is at a position."""
+    size = ring.size[pool]
+    return step + (position - step) % size
+
+
+@jit
+def strike(ring, pool, position, step):
+    """The hand jumps to the step at which it evicts the tuple at a position."""
+    if ring.landing[pool] >= 0:  # under a byte budget one eviction may not be enough
+        ring.landing[pool] = -1
+    ring.hand[pool] = step
+    ring.landing[pool] = position
+
+
+@match_key.on(ClockState)
+def _match_key(policy, store, entry, stream, arrival):
+    store.k64[entry, USE + stream] += 1
+
+
+@match_one.on(ClockState)
+def _match_one(policy, store, slot, arrival):
+    store.t64[slot, BASE] += policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
+
+
+@enter.on(ClockState)
+def _enter(policy, store, slot):
+    stream = store.t32[slot, STREAM]
+    pool = store.pool_of[stream]
+    size = policy.ring.size[pool]
+    position, visit = take_position(policy.ring, pool)
+    store.t32[slot, PLACE] = position
+    due = visit + policy.w0[0] * size
+    store.t64[slot, BASE] = due - size * store.k64[store.t32[slot, ENTRY], USE + stream]
+    file_newcomer(policy.queue, store, pool, slot, np.float64(due))
+
+
+@leave.on(ClockState)
+def _leave(policy, store, slot):
+    bit_add(policy.ring.free, store.pool_of[store.t32[slot, STREAM]], store.t32[slot, PLACE])
+
+
+@score.on(ClockState)
+def _score(policy, store, slot):
+    stream = store.t32[slot, STREAM]
+    matches = store.k64[store.t32[slot, ENTRY], USE + stream]
+    return np.float64(store.t64[slot, BASE] + policy.ring.size[store.pool_of[stream]] * matches)
+
+
+@lowest.on(ClockState)
+def _lowest(policy, store, pool):
+    return front(policy, policy.queue, store, pool)
+
+
+@make_room.on(ClockState)
+def _make_room(policy, store, pool, stream, entry):
+    slot, step = lowest(policy, store, pool)
+    strike(policy.ring, pool, store.t32[slot, PLACE], np.int64(step))
+    return slot

@@ -1,0 +1,303 @@
+"""GreedyDual-Join: the tuple with the least credit goes; credit is earned by matches.
+
+A tuple enters with the credit of the `initial` quantile of its buffer, so that it gets a while to prove
+its worth, and earns credit with each match. Section 5.2 of the paper tries three rules for that:
+
+1. a match adds 1, nothing is taken away;
+2. a match adds the rank of the tuple by credit, and all lose 1;
+3. a match adds 1, and all lose alike so that the credits of the buffer keep their sum.
+
+What all tuples of a buffer lose alike changes no order. Rule 3 therefore evicts what rule 1 evicts, and
+here differs from it only in the credits it reports; and rule 2 leaves out the decrement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.errors import PolicyOptionError
+from penstock.kernels.blocks import (
+    Blocks,
+    block_insert,
+    block_rank,
+    block_remove,
+    block_select,
+    new_blocks,
+)
+from penstock.kernels.credits import (
+    TUPLES,
+    Credits,
+    credit_add,
+    credit_drop,
+    credit_quantile,
+    credit_raise,
+    new_credits,
+)
+from penstock.kernels.hooks import (
+    before_tick,
+    enter,
+    leave,
+    lowest,
+    match_key,
+    match_one,
+    newcomer,
+    score,
+)
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import (
+    ARRIVAL,
+    BASE,
+    HEAD,
+    LIVE,
+    NEXT,
+    NODE,
+    P_LIVE,
+    PLACE,
+    STREAM,
+    Store,
+)
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.policies.base import Policy, Setting, is_number
+
+# The quantile and its tuning.
+INITIAL = 0
+SHARED = 1  # 1: newcomers take the credit in `shared`, set before their tick
+AUTO = 2  # 1: the quantile is tuned
+STEP = 3  # the factor by which the odds change, or its inverse
+EARNED = 4  # credit earned in this epoch
+ENTERED = 5  # arrivals entered in this epoch
+BEFORE = 6  # credit per arrival of the epoch before
+TUNING = 8
+
+EPOCH = 1_000  # an epoch has at least so many arrivals, and at least half as many as the buffer holds
+ODDS_STEP = 1.6
+LOWEST_ODDS, HIGHEST_ODDS = 0.5, 2_000.0
+
+
+class GdjState(NamedTuple):
+    """Rules 1 and 3: tuples by credit in a queue, the distinct credits in a list for the quantile."""
+
+    queue: Queue
+    credits: Credits
+    tuning: np.ndarray
+    shared: np.ndarray
+    lost: np.ndarray  # rule 3: what each tuple of the pool has lost; NaN under rule 1
+
+
+class GdjRankState(NamedTuple):
+    """Rule 2: tuples by credit in a sorted list that knows ranks."""
+
+    blocks: Blocks
+    tuning: np.ndarray
+    shared: np.ndarray
+
+
+@dataclass(frozen=True)
+class GreedyDualJoin(Policy):
+    """Evict the tuple with the least credit.
+
+    `initial` is the quantile of the buffer's credits with which a newcomer enters: a high one is patient
+    with newcomers, a low one makes them prove themselves at once. `"auto"` tunes it while the stream
+    runs, by hill climbing: at the end of each epoch (half a buffer of arrivals, a thousand at least) the
+    odds `initial / (1 - initial)` are multiplied by 1.6 or divided by it, in the same direction as before
+    if the epoch earned at least as much credit per arrival as the one before it, in the other if not.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="gdj:initial=0.8")
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    2
+    """
+
+    initial: float | str = 0.9
+    method: int = 1
+
+    name: ClassVar[str] = "gdj"
+    summary: ClassVar[str] = "the tuple with the least credit goes; matches earn credit"
+    cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/512) per match)"
+    paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.initial, str) and self.initial != "auto":
+            raise PolicyOptionError(
+                f"gdj: initial={self.initial!r} is not allowed; it must be a quantile from 0 to 1 or 'auto'."
+            )
+        if not isinstance(self.initial, str):
+            fine = is_number(self.initial) and 0.0 <= self.initial <= 1.0
+            self.require(fine, "initial", "a quantile from 0 to 1, or 'auto'")
+        self.require(is_number(self.method) and self.method in (1, 2, 3), "method", "1, 2 or 3")
+
+    def build(self, setting: Setting) -> GdjState | GdjRankState:
+        """Empty structures for the chosen rule."""
+        pools = len(setting.capacities)
+        tuning = np.zeros(TUNING)
+        tuning[AUTO] = self.initial == "auto"
+        tuning[INITIAL] = 0.9 if self.initial == "auto" else self.initial
+        tuning[STEP] = ODDS_STEP
+        if self.method == 2:
+            return GdjRankState(new_blocks(setting.capacities), tuning, np.zeros(pools))
+        return GdjState(
+            queue=new_queue(setting.capacities),
+            credits=new_credits(setting.capacities),
+            tuning=tuning,
+            shared=np.zeros(pools),
+            lost=np.full(pools, 0.0 if self.method == 3 else np.nan),
+        )
+
+    def check(self, state: Any, store: Store) -> None:
+        """The list of credits agrees with the tuples."""
+        live = np.flatnonzero(store.t64[:, ARRIVAL] >= 0)
+        live = live[(live > 0) & (live <= store.meta[4])]
+        for pool in range(len(store.pools)):
+            mine = live[store.pool_of[store.t32[live, STREAM]] == pool]
+            if isinstance(state, GdjState):
+                assert state.credits.meta[pool, TUPLES] == store.pools[pool, P_LIVE]
+                assert np.array_equal(
+                    state.credits.value[pool, store.t32[mine, NODE]], store.t64[mine, BASE]
+                ), "a tuple and its node disagree on the credit"
+            else:
+                assert sum(state.blocks.length[pool]) == store.pools[pool, P_LIVE]
+
+
+@jit
+def tune(tuning, store):
+    """Count an arrival that has entered; at the end of an epoch move the quantile, if that is wanted."""
+    tuning[ENTERED] += 1.0
+    if tuning[AUTO] == 0.0 or tuning[ENTERED] < max(EPOCH, store.meta[LIVE] // 2):
+        return
+    rate = tuning[EARNED] / tuning[ENTERED]
+    if rate < tuning[BEFORE]:
+        tuning[STEP] = 1.0 / tuning[STEP]
+    odds = tuning[INITIAL] / (1.0 - tuning[INITIAL]) * tuning[STEP]
+    odds = min(max(odds, LOWEST_ODDS), HIGHEST_ODDS)
+    tuning[INITIAL] = odds / (1.0 + odds)
+    tuning[BEFORE] = rate
+    tuning[EARNED] = 0.0
+    tuning[ENTERED] = 0.0
+
+
+@jit
+def _quantile_rank(blocks, pool, tuples, quantile):
+    """The credit of rank floor(quantile * (n - 1)) of a pool, 0 if it is empty."""
+    if tuples == 0:
+        return 0.0
+    return block_select(blocks, pool, np.int64(np.floor(quantile * (tuples - 1))))[0]
+
+
+@jit
+def _earn(blocks, store, pool, slot, credit):
+    """Add to the credit of a tuple and move it to its new place."""
+    arrival = store.t64[slot, ARRIVAL]
+    block_remove(blocks, pool, store.f64[slot, BASE], arrival)
+    store.f64[slot, BASE] += credit
+    block_insert(blocks, pool, store.f64[slot, BASE], arrival, slot)
+
+
+@match_one.on(GdjState)
+def _match_one(policy, store, slot, arrival):
+    store.t64[slot, BASE] += 1
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    store.t32[slot, NODE] = credit_raise(policy.credits, pool, store.t32[slot, NODE])
+    policy.tuning[EARNED] += 1.0
+    policy.lost[pool] += 1.0 / policy.credits.meta[pool, TUPLES]
+
+
+@enter.on(GdjState)
+def _enter(policy, store, slot):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    if policy.credits.meta[pool, TUPLES] == 0:
+        policy.lost[pool] *= 0.0  # an empty buffer starts anew
+    if policy.tuning[SHARED] != 0.0:
+        credit = np.int64(policy.shared[pool])
+    else:
+        credit = credit_quantile(policy.credits, pool, policy.tuning[INITIAL])
+    store.t64[slot, BASE] = credit
+    store.t32[slot, NODE] = credit_add(policy.credits, pool, credit)
+    file_newcomer(policy.queue, store, pool, slot, np.float64(credit))
+    tune(policy.tuning, store)
+
+
+@leave.on(GdjState)
+def _leave(policy, store, slot):
+    credit_drop(policy.credits, store.pool_of[store.t32[slot, STREAM]], store.t32[slot, NODE])
+
+
+@score.on(GdjState)
+def _score(policy, store, slot):
+    return np.float64(store.t64[slot, BASE])
+
+
+@lowest.on(GdjState)
+def _lowest(policy, store, pool):
+    return front(policy, policy.queue, store, pool)
+
+
+@before_tick.on(GdjState)
+def _before_tick(policy, store):
+    policy.tuning[SHARED] = 1.0
+    for pool in range(store.pools.shape[0]):
+        policy.shared[pool] = credit_quantile(policy.credits, pool, policy.tuning[INITIAL])
+
+
+@newcomer.on(GdjState, GdjRankState)
+def _newcomer(policy, store, stream, entry):
+    return policy.shared[store.pool_of[stream]]
+
+
+@match_key.on(GdjRankState)
+def _match_key_rank(policy, store, entry, stream, arrival):
+    """All ranks are taken before the first credit changes."""
+    pool = store.pool_of[stream]
+    slot = store.k32[entry, HEAD + stream]
+    while slot != 0:
+        credit, number = store.f64[slot, BASE], store.t64[slot, ARRIVAL]
+        store.t32[slot, PLACE] = block_rank(policy.blocks, pool, credit, number) + 1
+        slot = store.t32[slot, NEXT]
+    slot = store.k32[entry, HEAD + stream]
+    while slot != 0:
+        policy.tuning[EARNED] += 1.0
+        _earn(policy.blocks, store, pool, slot, store.t32[slot, PLACE])
+        slot = store.t32[slot, NEXT]
+
+
+@match_one.on(GdjRankState)
+def _match_one_rank(policy, store, slot, arrival):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    rank = block_rank(policy.blocks, pool, store.f64[slot, BASE], store.t64[slot, ARRIVAL]) + 1
+    policy.tuning[EARNED] += 1.0
+    _earn(policy.blocks, store, pool, slot, rank)
+
+
+@enter.on(GdjRankState)
+def _enter_rank(policy, store, slot):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    credit = policy.shared[pool]
+    if policy.tuning[SHARED] == 0.0:
+        credit = _quantile_rank(policy.blocks, pool, store.pools[pool, P_LIVE] - 1, policy.tuning[INITIAL])
+    store.f64[slot, BASE] = credit
+    block_insert(policy.blocks, pool, credit, store.t64[slot, ARRIVAL], slot)
+    tune(policy.tuning, store)
+
+
+@leave.on(GdjRankState)
+def _leave_rank(policy, store, slot):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    block_remove(policy.blocks, pool, store.f64[slot, BASE], store.t64[slot, ARRIVAL])
+
+
+@lowest.on(GdjRankState)
+def _lowest_rank(policy, store, pool):
+    credit, slot = block_select(policy.blocks, pool, 0)
+    return slot, credit
+
+
+@before_tick.on(GdjRankState)
+def _before_tick_rank(policy, store):
+    policy.tuning[SHARED] = 1.0
+    for pool in range(store.pools.shape[0]):
+        policy.shared[pool] = _quantile_rank(
+            policy.blocks, pool, store.pools[pool, P_LIVE], policy.tuning[INITIAL]
+        )

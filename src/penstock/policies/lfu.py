@@ -1,0 +1,71 @@
+"""LFU: the tuple that was matched least often goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.kernels.hooks import enter, lowest, match_key, match_one, score
+from penstock.kernels.layout import BASE, ENTRY, STREAM, USE
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.policies.base import Policy, Setting
+
+
+class LfuState(NamedTuple):
+    """Tuples by matches; the matches of a key are counted once, a tuple knows the count at its entry."""
+
+    queue: Queue
+
+
+@dataclass(frozen=True)
+class Lfu(Policy):
+    """Evict the tuple that was matched least often since it entered.
+
+    Captures popularity, but a newcomer starts with nothing: once all others have matched, newcomers
+    displace each other before they can prove their worth.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lfu")
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    2
+    """
+
+    name: ClassVar[str] = "lfu"
+    summary: ClassVar[str] = "the tuple that was matched least often goes"
+    cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
+    paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 2.2"
+
+    def build(self, setting: Setting) -> LfuState:
+        """An empty queue."""
+        return LfuState(new_queue(setting.capacities))
+
+
+@match_key.on(LfuState)
+def _match_key(policy, store, entry, stream, arrival):
+    store.k64[entry, USE + stream] += 1
+
+
+@match_one.on(LfuState)
+def _match_one(policy, store, slot, arrival):
+    store.t64[slot, BASE] -= 1
+
+
+@enter.on(LfuState)
+def _enter(policy, store, slot):
+    stream = store.t32[slot, STREAM]
+    store.t64[slot, BASE] = store.k64[store.t32[slot, ENTRY], USE + stream]
+    file_newcomer(policy.queue, store, store.pool_of[stream], slot, 0.0)
+
+
+@score.on(LfuState)
+def _score(policy, store, slot):
+    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, STREAM]]
+    return np.float64(used - store.t64[slot, BASE])
+
+
+@lowest.on(LfuState)
+def _lowest(policy, store, pool):
+    return front(policy, policy.queue, store, pool)

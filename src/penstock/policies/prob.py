@@ -1,0 +1,124 @@
+"""PROB: the tuple whose key was rarest in the other stream goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.kernels.counts import (
+    SKETCH,
+    Counts,
+    count_key,
+    counted,
+    new_counts,
+    new_sketch,
+    reserve,
+    sketch_bytes_per_key,
+)
+from penstock.kernels.hooks import arrive, enter, lowest, newcomer, open_key, score
+from penstock.kernels.layout import BASE, ENTRY, KEY, STREAM, USE
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.policies.base import Policy, Setting
+
+
+class ProbState(NamedTuple):
+    """Tuples by the count of their key in the other stream, which the row of the key repeats."""
+
+    queue: Queue
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Prob(Policy):
+    """Evict the tuple whose key had the fewest arrivals in the other stream so far, or refuse the arrival.
+
+    The frequency-based model: right if keys are drawn independently from one distribution, blind to
+    popularity that comes and goes. Counts are exact under a budget in tuples (and reported apart, since
+    they grow with the number of keys); under a budget in bytes they live in a space-saving sketch of at
+    most a fifth of it.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="prob")
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    3
+    """
+
+    name: ClassVar[str] = "prob"
+    summary: ClassVar[str] = "the tuple whose key was rarest in the other stream goes"
+    cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
+    paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.1; Das et al. 2003"
+    selective: ClassVar[bool] = True
+    counts_keys: ClassVar[bool] = True
+
+    def build(self, setting: Setting) -> ProbState:
+        """An empty queue and empty counts."""
+        return ProbState(new_queue(setting.capacities), key_counts(setting))
+
+    def reserve(self, state: ProbState, arrivals: int) -> ProbState:
+        """Let the exact counts grow."""
+        return state._replace(counts=reserve(state.counts, arrivals))
+
+    def fixed_bytes(self, state: Any) -> int:
+        """The sketch."""
+        return counts_bytes(state.counts)
+
+    def bytes_beyond(self, state: Any) -> int:
+        """The exact counts."""
+        return counts_beyond(state.counts)
+
+
+def key_counts(setting: Setting) -> Counts:
+    """Exact counts, or a sketch where the memory for them is limited."""
+    if setting.count_bytes is None:
+        return new_counts()
+    return new_sketch(max(1, setting.count_bytes // sketch_bytes_per_key()))
+
+
+def counts_bytes(counts: Counts) -> int:
+    """Bytes of key counts."""
+    return sum(array.nbytes for array in counts)
+
+
+def counts_beyond(counts: Counts) -> int:
+    """Bytes of exact counts; those of a sketch are part of the budget."""
+    return 0 if counts.meta[SKETCH] else counts_bytes(counts)
+
+
+@arrive.on(ProbState)
+def _arrive(policy, store, stream, key, entry):
+    count_key(policy.counts, stream, key)
+    if entry != 0:
+        store.k64[entry, USE + 1 - stream] += 1
+
+
+@open_key.on(ProbState)
+def _open_key(policy, store, entry):
+    key = store.k64[entry, KEY]
+    store.k64[entry, USE] = counted(policy.counts, 1, key)
+    store.k64[entry, USE + 1] = counted(policy.counts, 0, key)
+
+
+@enter.on(ProbState)
+def _enter(policy, store, slot):
+    store.t64[slot, BASE] = 0
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    file_newcomer(policy.queue, store, pool, slot, score(policy, store, slot))
+
+
+@score.on(ProbState)
+def _score(policy, store, slot):
+    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, STREAM]]
+    return np.float64(used + store.t64[slot, BASE])
+
+
+@newcomer.on(ProbState)
+def _newcomer(policy, store, stream, entry):
+    return np.float64(store.k64[entry, USE + stream])
+
+
+@lowest.on(ProbState)
+def _lowest(policy, store, pool):
+    return front(policy, policy.queue, store, pool)

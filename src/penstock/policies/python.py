@@ -1,0 +1,168 @@
+"""A policy in plain Python, for those who want to try an idea: subclass, name it, register it.
+
+It is driven tuple by tuple outside the kernels, a thousand times slower than a built-in policy, and works
+wherever a built-in one does.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.errors import PolicyOptionError
+from penstock.kernels.hooks import (
+    arrive,
+    enter,
+    leave,
+    lowest,
+    match_one,
+    newcomer,
+    score,
+)
+from penstock.kernels.layout import ARRIVAL, ARRIVALS, ENTRY, KEY, ROW, STREAM, Store
+from penstock.policies.base import Policy, Setting
+
+
+@dataclass
+class Item:
+    """A buffered tuple as a plain-Python policy sees it; `data` is the policy's own to use."""
+
+    stream: int  # 0: left, 1: right
+    key: int  # the code of its key: equal keys have equal codes
+    time: Any
+    arrival: int
+    row: int
+    data: Any = None
+
+
+class PythonState:
+    """The buffered tuples of a plain-Python policy, and the policy's own memory."""
+
+    def __init__(self, policy: PythonPolicy) -> None:
+        self.policy = policy
+        self.memory: Any = policy.start()
+        self.items: dict[int, Item] = {}  # row of the tuple table -> item
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"policy": self.policy, "memory": self.memory, "items": self.items}
+
+
+@dataclass(frozen=True)
+class PythonPolicy(Policy):
+    """Base of policies in plain Python: define `score`, and what else the idea needs.
+
+    `score(item, now)` gives a number; the item with the lowest goes, the earliest of equals. `entered`,
+    `matched` and `left` are told what happens to items, `arrived` of every arrival. What the policy keeps
+    besides `item.data` lives in `memory`, which `start` makes and every method but `score` is given.
+
+    >>> import penstock as ps
+    >>> @ps.policies.register
+    ... class Hits(ps.policies.PythonPolicy):
+    ...     name = "hits"
+    ...     def entered(self, item, memory):
+    ...         item.data = 0
+    ...     def matched(self, item, memory, now):
+    ...         item.data += 1
+    ...     def score(self, item, now):
+    ...         return item.data
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="hits")
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    2
+    >>> ps.policies.unregister("hits")
+    """
+
+    compiled: ClassVar[bool] = False
+    paper: ClassVar[str] = "yours"
+    cost: ClassVar[str] = "O(n) per eviction, in Python"
+
+    def start(self) -> Any:
+        """The policy's own memory for one operator: any object that can be pickled."""
+        return {}
+
+    def score(self, item: Item, now: Any) -> float:
+        """The score of a tuple at time `now`; the lowest goes."""
+        raise PolicyOptionError(f"{type(self).__name__} has no score(); a plain-Python policy must define it")
+
+    def arrived(self, stream: int, key: int, memory: Any, now: Any) -> None:
+        """An arrival has come; it may match and may enter afterwards."""
+
+    def entered(self, item: Item, memory: Any) -> None:
+        """A tuple has entered the buffer."""
+
+    def matched(self, item: Item, memory: Any, now: Any) -> None:
+        """A buffered tuple has been matched by an arrival."""
+
+    def left(self, item: Item, memory: Any) -> None:
+        """A tuple has left the buffer, expired or evicted."""
+
+    def build(self, setting: Setting) -> PythonState:
+        """An empty buffer and fresh memory."""
+        return PythonState(self)
+
+    def check(self, state: Any, store: Store) -> None:
+        """Items are the buffered tuples."""
+        for slot, item in state.items.items():
+            assert store.t64[slot, ARRIVAL] == item.arrival
+
+
+@arrive.on(PythonState)
+def _arrive(state, store, stream, key, entry):
+    state.policy.arrived(int(stream), int(key), state.memory, store.clock[stream].item())
+
+
+@enter.on(PythonState)
+def _enter(state, store, slot):
+    entry = store.t32[slot, ENTRY]
+    item = Item(
+        stream=int(store.t32[slot, STREAM]),
+        key=int(store.k64[entry, KEY]),
+        time=store.time[slot].item(),
+        arrival=int(store.t64[slot, ARRIVAL]),
+        row=int(store.t64[slot, ROW]),
+    )
+    state.items[int(slot)] = item
+    state.policy.entered(item, state.memory)
+
+
+@match_one.on(PythonState)
+def _match_one(state, store, slot, arrival):
+    item = state.items[int(slot)]
+    state.policy.matched(item, state.memory, store.clock[item.stream].item())
+
+
+@leave.on(PythonState)
+def _leave(state, store, slot):
+    state.policy.left(state.items.pop(int(slot)), state.memory)
+
+
+@score.on(PythonState)
+def _score(state, store, slot):
+    item = state.items[int(slot)]
+    return float(state.policy.score(item, store.clock[item.stream].item()))
+
+
+@lowest.on(PythonState)
+def _lowest(state, store, pool):
+    best = (float("inf"), -1, 0)
+    for slot, item in state.items.items():
+        if store.pool_of[item.stream] == pool:
+            candidate = (score(state, store, slot), item.arrival, slot)
+            if best[2] == 0 or candidate < best:
+                best = candidate
+    return best[2], best[0]
+
+
+@newcomer.on(PythonState)
+def _newcomer(state, store, stream, entry):
+    """The score of the arrival as if it had entered: `entered` is called on a copy of the memory."""
+    item = Item(
+        stream=int(stream),
+        key=int(store.k64[entry, KEY]),
+        time=store.clock[stream].item(),
+        arrival=int(store.meta[ARRIVALS]),
+        row=-1,
+    )
+    state.policy.entered(item, copy.deepcopy(state.memory))
+    return float(state.policy.score(item, item.time))

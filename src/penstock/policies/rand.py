@@ -1,0 +1,89 @@
+"""RAND: any tuple goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.kernels.hooks import before_tick, enter, leave, make_room
+from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store
+from penstock.kernels.random import POLICY, below
+from penstock.policies.base import Policy, Setting
+
+
+class RandState(NamedTuple):
+    """The tuples of each pool in an array without gaps; `waiting` counts the newcomers of a tick."""
+
+    members: np.ndarray
+    length: np.ndarray
+    waiting: np.ndarray
+
+
+@dataclass(frozen=True)
+class Rand(Policy):
+    """Evict a tuple drawn uniformly from the buffer (from buffer and newcomers in tick steps).
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 2, 3], "ts": [3, 4, 5]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="rand", seed=7)
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    2
+    """
+
+    name: ClassVar[str] = "rand"
+    summary: ClassVar[str] = "a tuple drawn at random goes"
+    cost: ClassVar[str] = "O(1) per arrival, nothing per match"
+    paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
+
+    def build(self, setting: Setting) -> RandState:
+        """Empty arrays of members."""
+        pools = len(setting.capacities)
+        return RandState(
+            members=np.zeros((pools, max(setting.capacities) + 1), np.int32),
+            length=np.zeros(pools, np.int64),
+            waiting=np.zeros(pools, np.int64),
+        )
+
+    def check(self, state: Any, store: Store) -> None:
+        """Every member knows its place."""
+        for pool in range(len(state.length)):
+            assert state.length[pool] == store.pools[pool, P_LIVE]
+            for place in range(state.length[pool]):
+                assert store.t32[state.members[pool, place], PLACE] == place
+
+
+@enter.on(RandState)
+def _enter(policy, store, slot):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    place = policy.length[pool]
+    policy.members[pool, place] = slot
+    store.t32[slot, PLACE] = place
+    policy.length[pool] = place + 1
+
+
+@leave.on(RandState)
+def _leave(policy, store, slot):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    place, last = store.t32[slot, PLACE], policy.length[pool] - 1
+    moved = policy.members[pool, last]
+    policy.members[pool, place] = moved
+    store.t32[moved, PLACE] = place
+    policy.length[pool] = last
+
+
+@before_tick.on(RandState)
+def _before_tick(policy, store):
+    policy.waiting[:] = 0
+
+
+@make_room.on(RandState)
+def _make_room(policy, store, pool, stream, entry):
+    """In a tick the i-th newcomer without room stays with probability B/(B+i): reservoir sampling."""
+    size = policy.length[pool]
+    if store.meta[COMPETE] != 0:
+        policy.waiting[pool] += 1
+        chosen = below(store.random, POLICY, size + policy.waiting[pool])
+        return policy.members[pool, chosen] if chosen < size else 0
+    return policy.members[pool, below(store.random, POLICY, size)]

@@ -1,0 +1,96 @@
+"""Durations and sizes as people write them: "10 minutes", "64 MiB"."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from fractions import Fraction as Ratio
+
+from penstock.errors import BudgetError, WindowError, hint
+
+# Nanoseconds of each unit; Ratio keeps conversions exact.
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "min": 60 * 1_000_000_000,
+    "h": 3_600 * 1_000_000_000,
+    "d": 86_400 * 1_000_000_000,
+    "w": 7 * 86_400 * 1_000_000_000,
+}
+_ALIASES = {
+    "nanosecond": "ns",
+    "microsecond": "us",
+    "µs": "us",
+    "millisecond": "ms",
+    "millis": "ms",
+    "sec": "s",
+    "second": "s",
+    "minute": "min",
+    "m": "min",
+    "hr": "h",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+}
+_SIZES = {"b": 1, "byte": 1} | {
+    prefix + suffix: base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("ib", 1024), ("b", 1000), ("", 1024))
+}
+
+
+def time_unit(unit: str) -> str:
+    """The short name of a unit of time.
+
+    >>> from penstock.units import time_unit
+    >>> time_unit("minutes")
+    'min'
+    """
+    word = str(unit).strip().lower()
+    for candidate in (word, word.removesuffix("s")):
+        if candidate in _NANOSECONDS:
+            return candidate
+        if candidate in _ALIASES:
+            return _ALIASES[candidate]
+    raise WindowError(f"{unit!r} is not a unit of time{hint(word, _NANOSECONDS)}")
+
+
+def duration(value: str | datetime.timedelta, unit: str) -> int | float:
+    """A duration in the given unit, an integer where it is whole.
+
+    >>> from penstock.units import duration
+    >>> duration("10 minutes", "ms"), duration("1 h 30 min", "h"), duration("250us", "ns")
+    (600000, 1.5, 250000)
+    """
+    if isinstance(value, datetime.timedelta):
+        micro = value // datetime.timedelta(microseconds=1)
+        total = Ratio(micro * 1_000 + getattr(value, "nanoseconds", 0))
+    else:
+        parts = re.findall(r"([+-]?\d+(?:\.\d+)?)\s*([a-zA-Zµ]+)", value)
+        rest = re.sub(r"([+-]?\d+(?:\.\d+)?)\s*([a-zA-Zµ]+)", "", value)
+        if not parts or rest.strip(" ,"):
+            raise WindowError(
+                f"{value!r} is not a duration. Write a number and a unit, such as '10 minutes' or '250 ms'."
+            )
+        total = sum((Ratio(number) * _NANOSECONDS[time_unit(word)] for number, word in parts), Ratio(0))
+    result = total / _NANOSECONDS[time_unit(unit)]
+    return int(result) if result.denominator == 1 else float(result)
+
+
+def size(value: str | int) -> int:
+    """A size in bytes; powers of 1024 for KiB and K, of 1000 for KB.
+
+    >>> from penstock.units import size
+    >>> size("64 MiB"), size("1.5k"), size(1000)
+    (67108864, 1536, 1000)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(value))
+    word = found.group(2).lower() if found else ""
+    word = word.removesuffix("s") if word in ("bytes", "byte") else word
+    if found is None or (word and word not in _SIZES):
+        raise BudgetError(f"{value!r} is not a size. Write bytes, or a number and a unit such as '64 MiB'.")
+    return int(Ratio(found.group(1)) * _SIZES.get(word, 1))

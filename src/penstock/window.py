@@ -1,0 +1,131 @@
+"""Windows: which tuples of two streams may join."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import WindowError
+from penstock.kernels.layout import LANDMARK, ROWS, TIMED
+from penstock.units import duration
+
+Span = int | float | str | datetime.timedelta
+
+
+@dataclass(frozen=True)
+class Within:
+    """Tuples join if the right one is at most `after` later, or `before` earlier, than the left one.
+
+    >>> import penstock as ps
+    >>> ps.Within("0 s", "10 minutes").resolve("ms").horizons
+    (600000, 0)
+    """
+
+    before: Span
+    after: Span
+
+    def __post_init__(self) -> None:
+        _check_span(self.before, "within")
+        _check_span(self.after, "within")
+
+    def resolve(self, unit: str) -> Resolved:
+        """The window in the unit of the time column."""
+        before, after = _in_unit(self.before, unit), _in_unit(self.after, unit)
+        return Resolved(TIMED, (after, before), (after + before) / 2)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A tuple joins with the other stream's last n arrivals.
+
+    >>> import penstock as ps
+    >>> ps.Rows(100)
+    Rows(n=100)
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 1:
+            raise WindowError(f"Rows takes a whole number from 1 up; {self.n!r} was given.")
+        object.__setattr__(self, "n", int(self.n))
+
+    def resolve(self, unit: str) -> Resolved:
+        """A tuple lives until n further tuples of its own stream have come."""
+        return Resolved(ROWS, (self.n - 1, self.n - 1), self.n)
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """Tuples of the same period join: those between two multiples of `every`.
+
+    >>> import penstock as ps
+    >>> ps.Landmark("1 hour").resolve("ms").horizons
+    (3600000, 3600000)
+    """
+
+    every: Span
+
+    def __post_init__(self) -> None:
+        _check_span(self.every, "every")
+        if not isinstance(self.every, str | datetime.timedelta) and self.every <= 0:
+            raise WindowError(f"Landmark takes a period above 0; {self.every!r} was given.")
+
+    def resolve(self, unit: str) -> Resolved:
+        """The period in the unit of the time column."""
+        every = _in_unit(self.every, unit)
+        if every <= 0:
+            raise WindowError(f"Landmark takes a period above 0; {self.every!r} was given.")
+        return Resolved(LANDMARK, (every, every), every)
+
+
+Window = Within | Rows | Landmark
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A window in the unit of a time column: what kernels need to know of it."""
+
+    kind: int
+    horizons: tuple[Any, Any]  # of the left stream, of the right stream
+    length: float  # the mean horizon
+
+
+def window_of(value: object) -> Window:
+    """A window from what a user gives for `within`: a number, a duration, a pair, Rows or Landmark.
+
+    >>> from penstock.window import window_of
+    >>> window_of("10 minutes")
+    Within(before='10 minutes', after='10 minutes')
+    """
+    if isinstance(value, Within | Rows | Landmark):
+        return value
+    if isinstance(value, tuple | list):
+        if len(value) != 2:
+            raise WindowError(f"within takes one span or a pair (before, after); {value!r} was given.")
+        return Within(value[0], value[1])
+    return Within(value, value)  # type: ignore[arg-type]
+
+
+def _check_span(span: object, name: str) -> None:
+    if isinstance(span, str | datetime.timedelta):
+        amount: Any = duration(span, "ns")
+    elif isinstance(span, int | float | np.integer | np.floating) and not isinstance(span, bool):
+        amount = span
+    else:
+        raise WindowError(
+            f"{name}={span!r} is not a span of time. Give a number in the unit of the time column or a text "
+            "such as '10 minutes'."
+        )
+    if math.isnan(amount) or math.isinf(amount) or amount < 0:
+        raise WindowError(f"{name}={span!r} is not allowed; a span is finite and not negative.")
+
+
+def _in_unit(span: Span, unit: str) -> int | float:
+    if isinstance(span, str | datetime.timedelta):
+        return duration(span, unit)
+    return span.item() if isinstance(span, np.generic) else span

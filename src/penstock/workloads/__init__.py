@@ -1,0 +1,27 @@
+"""Streams to experiment with: the generators of the papers, and plain ones for benchmarks and demonstrations.
+
+All are deterministic by seed and give pandas data frames sorted by time.
+
+>>> from penstock.workloads import gdj_pair
+>>> left, right = gdj_pair(keys=20, rate=1, seed=7)
+>>> left.equals(gdj_pair(keys=20, rate=1, seed=7).left)
+True
+"""
+
+from penstock.workloads.bursty import bursty_pair
+from penstock.workloads.clock import ViewerGuide, sensor_bursts, viewers_and_guide
+from penstock.workloads.gdj import gdj_attributes, gdj_pair, gdj_stream
+from penstock.workloads.zipf import StreamPair, zipf_pair, zipf_probabilities
+
+__all__ = [
+    "StreamPair",
+    "ViewerGuide",
+    "bursty_pair",
+    "gdj_attributes",
+    "gdj_pair",
+    "gdj_stream",
+    "sensor_bursts",
+    "viewers_and_guide",
+    "zipf_pair",
+    "zipf_probabilities",
+]

@@ -1,0 +1,1 @@
+"""Plain, slow simulations that the tests compare the library with."""
