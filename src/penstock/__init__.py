@@ -3,15 +3,34 @@
 >>> import penstock as ps
 >>> left = {"key": [1, 2], "ts": [0, 1]}
 >>> right = {"key": [2, 1], "ts": [2, 3]}
->>> ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").run(left, right, on="key", time="ts").stats.results
+>>> ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").run(
+...     left, right, on="key", time="ts"
+... ).stats.results
 2
 """
 
-from penstock import policies
-from penstock.budget import Bytes, Fraction, Tuples
-from penstock.errors import PenstockError
-from penstock.joins import Distortion, JoinRun, JoinState, JoinStats, WindowJoin
-from penstock.window import Landmark, Rows, Within
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock import policies
+    from penstock.budget import Bytes, Fraction, Tuples
+    from penstock.errors import PenstockError
+    from penstock.joins import (
+        Distortion,
+        JoinRun,
+        JoinState,
+        JoinStats,
+        ManyRun,
+        ManyState,
+        ManyStats,
+        Plan,
+        PlanRow,
+        WindowJoin,
+        join_many,
+        plan,
+    )
+    from penstock.window import Landmark, Rows, Within
 
 __version__ = "0.1.0"
 
@@ -23,10 +42,41 @@ __all__ = [
     "JoinState",
     "JoinStats",
     "Landmark",
+    "ManyRun",
+    "ManyState",
+    "ManyStats",
     "PenstockError",
+    "Plan",
+    "PlanRow",
     "Rows",
     "Tuples",
     "WindowJoin",
     "Within",
+    "join_many",
+    "plan",
     "policies",
 ]
+
+# Names are loaded when they are first used: Numba and pandas take most of a second, which the command line
+# should not spend on `--help`. What stands in a module of its own is listed here; the rest is in `joins`.
+_HOMES = {
+    "budget": ("Bytes", "Fraction", "Tuples"),
+    "errors": ("PenstockError",),
+    "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "window": ("Landmark", "Rows", "Within"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "policies":
+        return import_module("penstock.policies")
+    value = getattr(import_module(f"penstock.{_HOME.get(name, 'joins')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

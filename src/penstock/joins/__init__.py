@@ -1,8 +1,29 @@
 """Bounded joins: `WindowJoin` for two streams, `join_many` for more, `plan` to choose a budget."""
 
 from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.many import ManyRun, ManyStats, join_many
+from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
+from penstock.joins.plan import Plan, PlanRow, plan
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import Distortion, JoinRun, JoinStats
 from penstock.joins.window import WindowJoin
 
-__all__ = ["Arrivals", "Distortion", "JoinRun", "JoinState", "JoinStats", "Output", "WindowJoin", "arrivals_of"]
+__all__ = [
+    "Arrivals",
+    "Distortion",
+    "JoinRun",
+    "JoinState",
+    "JoinStats",
+    "ManyConfig",
+    "ManyOutput",
+    "ManyRun",
+    "ManyState",
+    "ManyStats",
+    "Output",
+    "Plan",
+    "PlanRow",
+    "WindowJoin",
+    "arrivals_of",
+    "join_many",
+    "plan",
+]

@@ -57,7 +57,7 @@ def unpack(data: bytes) -> tuple[Config, Store, Any, dict[str, Any]]:
         k32=store.k64.view(np.int32),
         t32=store.t64.view(np.int32),
         f64=store.t64.view(np.float64),
-        time=store.t64.view(config.time_dtype)[:, TIME],
+        time=store.t64.view(config.time_dtype),
     )
     return config, store, policy, extra
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.kernels import ring
 from penstock.kernels.hooks import arrive, enter, leave, make_room, match_key, open_key, overdue
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import borrow, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
@@ -37,6 +37,7 @@ from penstock.kernels.layout import (
     WARMUP,
     WINDOW,
     add_key,
+    bucket_of,
     drop_key,
     find_key,
     fits,
@@ -52,6 +53,8 @@ from penstock.kernels.random import DROPS, uniform
 LOG_EVICTED = 0
 LOG_EXPIRED = 1
 LOG_DROPPED = 2
+
+AHEAD = 4  # arrivals
 
 PAIRS = 0
 LOGGED = 1
@@ -79,10 +82,16 @@ class Out(NamedTuple):
 @jit
 def drive(policy, store, batch, out, start):
     """Process a batch from `start`; the index of the first arrival not processed, if pairs ran out of room."""
+    return _drive(borrow(policy), borrow(store), borrow(batch), borrow(out), start)
+
+
+@jit
+def _drive(policy, store, batch, out, start):
     meta = store.meta
     collect = out.pairs.shape[0] > 0
     for i in range(start, batch.key.shape[0]):
-        stream = batch.stream[i]
+        look_ahead(store, batch, i)
+        stream = np.int64(batch.stream[i])
         dropped = draw_drop(store, stream)
         if dropped and meta[SHED] != 0:
             count_dropped(store, out, stream, batch.row[i])
@@ -119,6 +128,16 @@ def drive(policy, store, batch, out, start):
 
 
 @jit
+def look_ahead(store, batch, i):
+    """Have the memory that the next arrivals will need on its way: first the bucket, then the key."""
+    n = batch.key.shape[0]
+    if i + 2 * AHEAD < n:
+        prefetch(store.buckets, bucket_of(store, batch.key[i + 2 * AHEAD]))
+        entry = store.buckets[bucket_of(store, batch.key[i + AHEAD])]
+        prefetch(store.k64, 8 * entry)
+
+
+@jit
 def advance(store, stream, time):
     """Set the clocks to the time of an arrival; in a window of rows each stream counts its own."""
     if store.meta[WINDOW] == ROWS:
@@ -152,7 +171,7 @@ def admit(policy, store, batch, out, i, time, entry, arrival):
 
     `time` is that of its stream's clock: its own, or its number in the stream for a window of rows.
     """
-    stream, size = batch.stream[i], 0
+    stream, size = np.int64(batch.stream[i]), np.int64(0)
     if batch.size.shape[0] > 0:
         size = batch.size[i]
     pool = store.pool_of[stream]
@@ -161,17 +180,17 @@ def admit(policy, store, batch, out, i, time, entry, arrival):
         store.meta[OVERSIZE] += 1
         refuse(store, out, stream, batch.row[i])
         return
-    slot = overdue(policy, store, stream)
-    while slot != 0:
-        evict(policy, store, out, slot)
+    while True:
         slot = overdue(policy, store, stream)
-    while not fits(store, pool, size):
-        slot = make_room(policy, store, pool, stream, entry)
         if slot == 0:
-            refuse(store, out, stream, batch.row[i])
-            return
+            if fits(store, pool, size):
+                break
+            slot = make_room(policy, store, pool, stream, entry)
+            if slot == 0:
+                refuse(store, out, stream, batch.row[i])
+                return
         evict(policy, store, out, slot)
-    slot = take_tuple(store, stream, batch.row[i], time, size, arrival)
+    slot = take_tuple(store, stream, stream, batch.row[i], time, size, arrival)
     link(store, slot, entry)
     ring.append(store, stream, slot)
     enter(policy, store, slot)
@@ -189,7 +208,7 @@ def remove(policy, store, slot):
 def evict(policy, store, out, slot):
     """Take a tuple out of the store before its time."""
     store.meta[EVICTED] += 1
-    log(store, out, LOG_EVICTED, store.t32[slot, STREAM], store.t64[slot, ROW])
+    log(store, out, LOG_EVICTED, np.int64(store.t32[slot, STREAM]), store.t64[slot, ROW])
     remove(policy, store, slot)
 
 

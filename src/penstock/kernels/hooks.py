@@ -22,11 +22,10 @@ def open_key(policy, store, entry):
 
 @hook
 def match_key(policy, store, entry, stream, arrival):
-    """An arrival matches every buffered tuple of `stream` with the key `entry`."""
-    slot = store.k32[entry, HEAD + stream]
-    while slot != 0:
-        match_one(policy, store, slot, arrival)
-        slot = store.t32[slot, NEXT]
+    """An arrival matches every buffered tuple of `stream` with the key `entry`.
+
+    Where it changes all of them alike, a policy notes it once, with the key; `match_each` goes through them.
+    """
 
 
 @hook
@@ -80,3 +79,11 @@ def make_room(policy, store, pool, stream, entry):
     if store.meta[COMPETE] != 0 and newcomer(policy, store, stream, entry) < low:
         return 0
     return slot
+
+
+def match_each(policy, store, entry, stream, arrival):
+    """An implementation of `match_key` for policies that must be told of each tuple. O(matches)."""
+    slot = store.k32[entry, HEAD + stream]
+    while slot != 0:
+        match_one(policy, store, slot, arrival)
+        slot = store.t32[slot, NEXT]

@@ -21,13 +21,13 @@ from penstock.kernels.random import new_generators
 
 # Columns of a key, 64 bits wide.
 KEY = 0  # the code of the key
-USE = 1  # +stream: a counter for the policy, about this stream's tuples of the key
+USE = 1  # +side: a counter for the policy, about this stream's tuples of the key
 
 # Columns of a key, 32 bits wide.
 LINK = 6  # next key in the hash bucket, or in the free list
-HEAD = 8  # +stream: oldest tuple of the chain
-TAIL = 10  # +stream: newest tuple of the chain
-COUNT = 12  # +stream: length of the chain
+HEAD = 8  # +side: oldest tuple of the chain
+TAIL = 10  # +side: newest tuple of the chain
+COUNT = 12  # +side: length of the chain
 
 # Columns of a tuple, 64 bits wide.
 ROW = 0  # row number in its input
@@ -43,6 +43,7 @@ SIZE = 11  # what it adds to the use of its pool besides the fixed cost, in byte
 STREAM = 12
 PLACE = 13  # an index for the policy
 NODE = 14  # another one
+SIDE = 15  # which columns of its key's row are its own: its stream, where two streams share the row
 
 # Counters in `meta`.
 ARRIVALS = 0  # arrivals processed, the number of the next one
@@ -92,7 +93,7 @@ class Store(NamedTuple):
     t64: np.ndarray
     t32: np.ndarray
     f64: np.ndarray
-    time: np.ndarray  # column TIME of the tuples in its own dtype
+    time: np.ndarray  # the tuples once more, column TIME being in its own dtype
     buckets: np.ndarray  # first key of each hash bucket
     ring: np.ndarray  # per stream, the (arrival, tuple) pairs in order of arrival
     ends: np.ndarray  # per stream: head and length of its ring
@@ -123,7 +124,7 @@ def new_store(
         t64=t64,
         t32=t64.view(np.int32),
         f64=t64.view(np.float64),
-        time=t64.view(time_dtype)[:, TIME],
+        time=t64.view(time_dtype),
         buckets=np.zeros(bucket_count(total), np.int32),
         ring=np.zeros((streams, ring_size, 2), np.int64),
         ends=np.zeros((streams, 2), np.int64),
@@ -143,12 +144,12 @@ def ring_capacity(tuples: int) -> int:
 
 
 def bucket_count(keys: int) -> int:
-    """A power of two that is at least the number of keys."""
-    return 1 << max(4, (keys - 1).bit_length())
+    """A power of two that is at least twice the number of keys."""
+    return 1 << max(4, (2 * keys - 1).bit_length())
 
 
 @jit
-def _bucket(store, key):
+def bucket_of(store, key):
     """Fibonacci hashing: the high bits of the key times 2^64 / golden ratio."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -158,7 +159,7 @@ def _bucket(store, key):
 @jit
 def find_key(store, key):
     """The row of a key, 0 if none of its tuples is buffered. O(1)."""
-    entry = store.buckets[_bucket(store, key)]
+    entry = store.buckets[bucket_of(store, key)]
     while entry != 0 and store.k64[entry, KEY] != key:
         entry = store.k32[entry, LINK]
     return entry
@@ -175,7 +176,7 @@ def add_key(store, key):
     else:
         meta[HIGH_KEY] += 1
         entry = meta[HIGH_KEY]
-    bucket = _bucket(store, key)
+    bucket = bucket_of(store, key)
     store.k64[entry, KEY] = key
     store.k32[entry, LINK] = store.buckets[bucket]
     store.buckets[bucket] = entry
@@ -186,7 +187,7 @@ def add_key(store, key):
 def drop_key(store, entry):
     """Free the row of a key that has no tuple left. O(1)."""
     k32 = store.k32
-    bucket = _bucket(store, store.k64[entry, KEY])
+    bucket = bucket_of(store, store.k64[entry, KEY])
     at = store.buckets[bucket]
     if at == entry:
         store.buckets[bucket] = k32[entry, LINK]
@@ -210,7 +211,7 @@ def fits(store, pool, size):
 
 
 @jit
-def take_tuple(store, stream, row, time, size, arrival):
+def take_tuple(store, stream, side, row, time, size, arrival):
     """Take a row for a tuple and account for it; it is not yet linked to a key. O(1)."""
     meta = store.meta
     slot = meta[FREE_TUPLE]
@@ -221,9 +222,10 @@ def take_tuple(store, stream, row, time, size, arrival):
         slot = meta[HIGH_TUPLE]
     store.t64[slot, ROW] = row
     store.t64[slot, ARRIVAL] = arrival
-    store.time[slot] = time
+    store.time[slot, TIME] = time
     store.t32[slot, SIZE] = size
     store.t32[slot, STREAM] = stream
+    store.t32[slot, SIDE] = side
     pool = store.pools[store.pool_of[stream]]
     pool[P_USED] += size
     pool[P_LIVE] += 1
@@ -251,34 +253,34 @@ def free_tuple(store, slot):
 def link(store, slot, entry):
     """Append a tuple to the chain of its key and stream. O(1)."""
     k32, t32 = store.k32, store.t32
-    stream = t32[slot, STREAM]
-    tail = k32[entry, TAIL + stream]
+    side = t32[slot, SIDE]
+    tail = k32[entry, TAIL + side]
     t32[slot, ENTRY] = entry
     t32[slot, NEXT] = 0
     t32[slot, PREV] = tail
     if tail != 0:
         t32[tail, NEXT] = slot
     else:
-        k32[entry, HEAD + stream] = slot
-    k32[entry, TAIL + stream] = slot
-    k32[entry, COUNT + stream] += 1
+        k32[entry, HEAD + side] = slot
+    k32[entry, TAIL + side] = slot
+    k32[entry, COUNT + side] += 1
 
 
 @jit
 def unlink(store, slot):
     """Take a tuple out of its chain, and its key out of the table if that was the last. O(1)."""
     k32, t32 = store.k32, store.t32
-    entry, stream = t32[slot, ENTRY], t32[slot, STREAM]
+    entry, side = t32[slot, ENTRY], t32[slot, SIDE]
     older, younger = t32[slot, PREV], t32[slot, NEXT]
     if older != 0:
         t32[older, NEXT] = younger
     else:
-        k32[entry, HEAD + stream] = younger
+        k32[entry, HEAD + side] = younger
     if younger != 0:
         t32[younger, PREV] = older
     else:
-        k32[entry, TAIL + stream] = older
-    k32[entry, COUNT + stream] -= 1
+        k32[entry, TAIL + side] = older
+    k32[entry, COUNT + side] -= 1
     if k32[entry, COUNT] + k32[entry, COUNT + 1] == 0 and entry != store.meta[PINNED]:
         drop_key(store, entry)
 
@@ -287,7 +289,7 @@ def unlink(store, slot):
 def lived_out(store, slot):
     """Whether a tuple can match no more at the present clock of its stream."""
     stream = store.t32[slot, STREAM]
-    clock, time, horizon = store.clock[stream], store.time[slot], store.horizon[stream]
+    clock, time, horizon = store.clock[stream], store.time[slot, TIME], store.horizon[stream]
     if store.meta[WINDOW] == LANDMARK:
         return clock // horizon > time // horizon
     return clock - time > horizon
@@ -297,7 +299,7 @@ def lived_out(store, slot):
 def remaining(store, slot):
     """How long a tuple can still match, in the unit of its stream's clock."""
     stream = store.t32[slot, STREAM]
-    clock, time, horizon = store.clock[stream], store.time[slot], store.horizon[stream]
+    clock, time, horizon = store.clock[stream], store.time[slot, TIME], store.horizon[stream]
     if store.meta[WINDOW] == LANDMARK:
         return (time // horizon + 1) * horizon - clock
     return time + horizon - clock

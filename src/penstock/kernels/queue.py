@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import score
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import ARRIVAL, ring_capacity
+from penstock.kernels.jit import jit, rare
+from penstock.kernels.layout import ARRIVAL, ENTRY, HEAD, NEXT, PREV, SIDE, STREAM, ring_capacity
 
 HEAD_AT = 0
 RUN_LENGTH = 1
@@ -77,6 +77,26 @@ def file_again(queue, store, pool, slot, value):
     at = ends[HEAP_LENGTH]
     ends[HEAP_LENGTH] += 1
     _sift_up(queue.heap_score[pool], queue.heap_tuple[pool], at, value, store.t64[slot, ARRIVAL], slot)
+
+
+@jit
+def file_first(policy, queue, store, slot):
+    """File a newcomer if it is the first of its key: for policies that let the oldest of a key go first.
+
+    Such a key is in the queue once, by its oldest tuple, so that a use of the key is one filing at most.
+    """
+    if store.k32[store.t32[slot, ENTRY], HEAD + store.t32[slot, SIDE]] == slot:
+        pool = store.pool_of[store.t32[slot, STREAM]]
+        file_newcomer(queue, store, pool, slot, score(policy, store, slot))
+
+
+@jit
+def file_next(policy, queue, store, slot):
+    """The counterpart: a tuple leaves, and the next of its key takes its place if it was the oldest."""
+    after = store.t32[slot, NEXT]
+    if after != 0 and store.t32[slot, PREV] == 0:
+        pool = store.pool_of[store.t32[slot, STREAM]]
+        file_again(queue, store, pool, after, score(policy, store, after))
 
 
 @jit
@@ -172,7 +192,7 @@ def _sift_down(scores, tuples, length, at, value, arrival, slot):
     tuples[at, 1] = slot
 
 
-@jit
+@rare
 def _pack_run(queue, store, pool):
     """Drop the entries of tuples that have left from the run; their order stays."""
     scores, tuples, ends = queue.run_score[pool], queue.run_tuple[pool], queue.ends[pool]
@@ -193,7 +213,7 @@ def _pack_run(queue, store, pool):
     ends[RUN_LENGTH] = kept
 
 
-@jit
+@rare
 def _pack_heap(queue, store, pool):
     """Drop the entries of tuples that have left from the heap, and order it anew."""
     scores, tuples, ends = queue.heap_score[pool], queue.heap_tuple[pool], queue.ends[pool]

@@ -7,7 +7,7 @@ and all accesses but the check of the tuple are sequential.
 
 from __future__ import annotations
 
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import jit, rare
 from penstock.kernels.layout import ARRIVAL
 
 
@@ -40,7 +40,7 @@ def oldest(store, stream):
     return 0
 
 
-@jit
+@rare
 def _pack(store, stream):
     """Drop the stale entries."""
     ring, ends = store.ring[stream], store.ends[stream]

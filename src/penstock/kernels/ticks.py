@@ -19,7 +19,7 @@ from penstock.kernels.drive import (
     unpin,
 )
 from penstock.kernels.hooks import arrive, before_tick, match_key
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import borrow, jit
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
@@ -42,6 +42,11 @@ GONE = 2  # dropped before it probes
 @jit
 def drive_ticks(policy, store, batch, out, start):
     """Process whole ticks from `start`; the first arrival of the first tick not processed."""
+    return _drive_ticks(borrow(policy), borrow(store), borrow(batch), borrow(out), start)
+
+
+@jit
+def _drive_ticks(policy, store, batch, out, start):
     n = batch.key.shape[0]
     first = start
     while first < n:

@@ -15,9 +15,9 @@ import numpy as np
 from penstock.errors import PolicyOptionError
 from penstock.kernels import ring
 from penstock.kernels.ages import BINS, age_bin, best_age, trace_ages
-from penstock.kernels.hooks import arrive, enter, leave, make_room, match_one, overdue, score
+from penstock.kernels.hooks import arrive, enter, leave, make_room, match_each, match_key, match_one, overdue, score
 from penstock.kernels.jit import jit
-from penstock.kernels.layout import ROW, STREAM
+from penstock.kernels.layout import ROW, STREAM, TIME
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.policies.base import Policy, Setting, is_number
 
@@ -183,11 +183,14 @@ def _arrive(policy, store, stream, key, entry):
         _learn(policy, stream)
 
 
+match_key.on(AgeState)(match_each)
+
+
 @match_one.on(AgeState)
 def _match_one(policy, store, slot, arrival):
     stream = store.t32[slot, STREAM]
     if policy.learnt[stream, LEARNING] != 0.0:
-        age = np.float64(store.clock[stream] - store.time[slot])
+        age = np.float64(store.clock[stream] - store.time[slot, TIME])
         policy.matches[stream, age_bin(age, policy.width[stream], policy.matches.shape[1])] += 1.0
 
 
@@ -201,14 +204,14 @@ def _enter(policy, store, slot):
 def _score(policy, store, slot):
     """The time at which a tuple with an age of its own leaves."""
     own = policy.own[store.t32[slot, STREAM], store.t64[slot, ROW]]
-    return np.float64(store.time[slot]) + own
+    return np.float64(store.time[slot, TIME]) + own
 
 
 @leave.on(AgeState)
 def _leave(policy, store, slot):
     stream = store.t32[slot, STREAM]
     if policy.learnt[stream, LEARNING] != 0.0:
-        age = np.float64(store.clock[stream] - store.time[slot])
+        age = np.float64(store.clock[stream] - store.time[slot, TIME])
         policy.ended[stream, age_bin(age, policy.width[stream], policy.ended.shape[1])] += 1.0
 
 
@@ -222,7 +225,7 @@ def _overdue(policy, store, stream):
     else:
         slot = ring.oldest(store, stream)
         allowed = policy.k[stream]
-    if slot != 0 and store.clock[stream] - store.time[slot] > allowed:
+    if slot != 0 and store.clock[stream] - store.time[slot, TIME] > allowed:
         return slot
     return 0
 

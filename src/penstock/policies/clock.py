@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
-from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, match_one, score
+from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, score
 from penstock.kernels.jit import jit
-from penstock.kernels.layout import BASE, ENTRY, PLACE, STREAM, USE, Store
+from penstock.kernels.layout import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.policies.base import Policy, Setting, is_number
 
@@ -156,20 +156,14 @@ def _match_key(policy, store, entry, stream, arrival):
     store.k64[entry, USE + stream] += 1
 
 
-@match_one.on(ClockState)
-def _match_one(policy, store, slot, arrival):
-    store.t64[slot, BASE] += policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
-
-
 @enter.on(ClockState)
 def _enter(policy, store, slot):
-    stream = store.t32[slot, STREAM]
-    pool = store.pool_of[stream]
+    pool = store.pool_of[store.t32[slot, STREAM]]
     size = policy.ring.size[pool]
     position, visit = take_position(policy.ring, pool)
     store.t32[slot, PLACE] = position
     due = visit + policy.w0[0] * size
-    store.t64[slot, BASE] = due - size * store.k64[store.t32[slot, ENTRY], USE + stream]
+    store.t64[slot, BASE] = due - size * store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
     file_newcomer(policy.queue, store, pool, slot, np.float64(due))
 
 
@@ -180,9 +174,9 @@ def _leave(policy, store, slot):
 
 @score.on(ClockState)
 def _score(policy, store, slot):
-    stream = store.t32[slot, STREAM]
-    matches = store.k64[store.t32[slot, ENTRY], USE + stream]
-    return np.float64(store.t64[slot, BASE] + policy.ring.size[store.pool_of[stream]] * matches)
+    matches = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    size = policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
+    return np.float64(store.t64[slot, BASE] + size * matches)
 
 
 @lowest.on(ClockState)

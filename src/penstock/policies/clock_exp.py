@@ -13,13 +13,20 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import bit_add
-from penstock.kernels.hooks import enter, leave, lowest, make_room, match_one, score
+from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, new_cells, remove_cell
+from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, score
 from penstock.kernels.jit import jit
-from penstock.kernels.layout import BASE, PLACE, STREAM, Store
+from penstock.kernels.layout import COUNT, HEAD, PLACE, STREAM, Store
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.policies.base import Policy, Setting, is_number
-from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
+from penstock.policies.clock import Ring, check_ring, new_ring, strike, take_position
 
+# Columns of a cell.
+WEIGHT = 1
+VISIT = 2  # the step at which the hand comes next, as seen when the weight was brought up to date
+DUE = 3  # the step at which the hand would evict; -1: to be found anew
+
+# Parameters.
 W0 = 0
 RHO = 1
 THRESHOLD = 2
@@ -27,12 +34,11 @@ FIRST_ROUNDS = 3  # rounds that a newcomer survives without a match, plus one
 
 
 class ClockExpState(NamedTuple):
-    """The ring, the queue, and per tuple up to which step its score is brought, and when it is due."""
+    """The ring, the queue, and a cell per tuple: its score before the next visit of the hand."""
 
     ring: Ring
     queue: Queue
-    brought: np.ndarray
-    due: np.ndarray  # -1: to be found anew
+    cells: Cells
     parameters: np.ndarray
 
 
@@ -75,8 +81,7 @@ class ClockExp(Policy):
         return ClockExpState(
             ring=new_ring(setting.capacities),
             queue=new_queue(setting.capacities),
-            brought=np.zeros(setting.total + 2, np.int64),
-            due=np.zeros(setting.total + 2, np.int64),
+            cells=new_cells(setting.total, 3),
             parameters=np.array([self.w0, self.rho, self.threshold, rounds], np.float64),
         )
 
@@ -100,18 +105,20 @@ def _rounds(weight, rho, threshold):
             return passes
 
 
-@match_one.on(ClockExpState)
-def _match_one(policy, store, slot, arrival):
-    pool = store.pool_of[store.t32[slot, STREAM]]
-    step, size = policy.ring.hand[pool], policy.ring.size[pool]
-    visit = next_visit(policy.ring, pool, store.t32[slot, PLACE], policy.brought[slot])
-    weight = store.f64[slot, BASE]
-    while visit < step:
-        weight *= policy.parameters[RHO]
-        visit += size
-    store.f64[slot, BASE] = weight + 1.0
-    policy.brought[slot] = step
-    policy.due[slot] = -1
+@match_key.on(ClockExpState)
+def _match_key(policy, store, entry, side, arrival):
+    pool = store.pool_of[store.t32[store.k32[entry, HEAD + side], STREAM]]
+    step, size, rho = policy.ring.hand[pool], policy.ring.size[pool], policy.parameters[RHO]
+    words, floats = policy.cells.words, policy.cells.floats
+    block = store.k32[entry, BLOCK + side]
+    for cell in range(block, block + store.k32[entry, COUNT + side]):
+        weight, visit = floats[cell, WEIGHT], words[cell, VISIT]
+        while visit < step:
+            weight *= rho
+            visit += size
+        floats[cell, WEIGHT] = weight + 1.0
+        words[cell, VISIT] = visit
+        words[cell, DUE] = -1
 
 
 @enter.on(ClockExpState)
@@ -119,26 +126,30 @@ def _enter(policy, store, slot):
     pool = store.pool_of[store.t32[slot, STREAM]]
     position, visit = take_position(policy.ring, pool)
     store.t32[slot, PLACE] = position
-    store.f64[slot, BASE] = policy.parameters[W0]
-    policy.brought[slot] = policy.ring.hand[pool]
-    rounds = np.int64(policy.parameters[FIRST_ROUNDS])
-    policy.due[slot] = visit + (rounds - 1) * policy.ring.size[pool]
-    file_newcomer(policy.queue, store, pool, slot, np.float64(policy.due[slot]))
+    due = visit + (np.int64(policy.parameters[FIRST_ROUNDS]) - 1) * policy.ring.size[pool]
+    cell = add_cell(policy.cells, store, slot)
+    policy.cells.floats[cell, WEIGHT] = policy.parameters[W0]
+    policy.cells.words[cell, VISIT] = visit
+    policy.cells.words[cell, DUE] = due
+    file_newcomer(policy.queue, store, pool, slot, np.float64(due))
 
 
 @leave.on(ClockExpState)
 def _leave(policy, store, slot):
     bit_add(policy.ring.free, store.pool_of[store.t32[slot, STREAM]], store.t32[slot, PLACE])
+    remove_cell(policy.cells, store, slot)
 
 
 @score.on(ClockExpState)
 def _score(policy, store, slot):
-    if policy.due[slot] < 0:
-        pool = store.pool_of[store.t32[slot, STREAM]]
-        visit = next_visit(policy.ring, pool, store.t32[slot, PLACE], policy.brought[slot])
-        rounds = _rounds(store.f64[slot, BASE], policy.parameters[RHO], policy.parameters[THRESHOLD])
-        policy.due[slot] = visit + (rounds - 1) * policy.ring.size[pool]
-    return np.float64(policy.due[slot])
+    cell = cell_of(policy.cells, store, slot)
+    words = policy.cells.words
+    if words[cell, DUE] < 0:
+        weight = policy.cells.floats[cell, WEIGHT]
+        rounds = _rounds(weight, policy.parameters[RHO], policy.parameters[THRESHOLD])
+        size = policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
+        words[cell, DUE] = words[cell, VISIT] + (rounds - 1) * size
+    return np.float64(words[cell, DUE])
 
 
 @lowest.on(ClockExpState)

@@ -27,14 +27,19 @@ from penstock.kernels.blocks import (
     block_select,
     new_blocks,
 )
-from penstock.kernels.credits import (
-    TUPLES,
-    Credits,
-    credit_add,
-    credit_drop,
-    credit_quantile,
-    credit_raise,
-    new_credits,
+from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, new_cells, remove_cell
+from penstock.kernels.histogram import (
+    BELOW,
+    CREDIT,
+    ORIGIN,
+    POINTER,
+    TOTAL,
+    Histogram,
+    add_credit,
+    drop_credit,
+    new_histogram,
+    quantile,
+    raise_credits,
 )
 from penstock.kernels.hooks import (
     before_tick,
@@ -42,7 +47,6 @@ from penstock.kernels.hooks import (
     leave,
     lowest,
     match_key,
-    match_one,
     newcomer,
     score,
 )
@@ -50,13 +54,16 @@ from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
     ARRIVAL,
     BASE,
+    COUNT,
+    ENTRY,
     HEAD,
     LIVE,
     NEXT,
-    NODE,
     P_LIVE,
     PLACE,
+    SIDE,
     STREAM,
+    USE,
     Store,
 )
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
@@ -78,10 +85,14 @@ LOWEST_ODDS, HIGHEST_ODDS = 0.5, 2_000.0
 
 
 class GdjState(NamedTuple):
-    """Rules 1 and 3: tuples by credit in a queue, the distinct credits in a list for the quantile."""
+    """Rules 1 and 3: tuples by credit in a queue, and a histogram of the credits for the quantile.
+
+    A use of a key earns all its tuples alike, so a tuple's cell has its credit less the uses of its key.
+    """
 
     queue: Queue
-    credits: Credits
+    cells: Cells
+    histogram: Histogram
     tuning: np.ndarray
     shared: np.ndarray
     lost: np.ndarray  # rule 3: what each tuple of the pool has lost; NaN under rule 1
@@ -141,7 +152,8 @@ class GreedyDualJoin(Policy):
             return GdjRankState(new_blocks(setting.capacities), tuning, np.zeros(pools))
         return GdjState(
             queue=new_queue(setting.capacities),
-            credits=new_credits(setting.capacities),
+            cells=new_cells(setting.total, 1),
+            histogram=new_histogram(setting.capacities),
             tuning=tuning,
             shared=np.zeros(pools),
             lost=np.full(pools, 0.0 if self.method == 3 else np.nan),
@@ -154,10 +166,15 @@ class GreedyDualJoin(Policy):
         for pool in range(len(store.pools)):
             mine = live[store.pool_of[store.t32[live, STREAM]] == pool]
             if isinstance(state, GdjState):
-                assert state.credits.meta[pool, TUPLES] == store.pools[pool, P_LIVE]
-                assert np.array_equal(
-                    state.credits.value[pool, store.t32[mine, NODE]], store.t64[mine, BASE]
-                ), "a tuple and its node disagree on the credit"
+                histogram = state.histogram
+                assert histogram.meta[pool, TOTAL] == store.pools[pool, P_LIVE]
+                credits = np.array([_credit(state, store, slot) for slot in mine], np.int64)
+                at = credits - histogram.meta[pool, ORIGIN]
+                inside = at[(at >= 0) & (at < histogram.bins.shape[1])]
+                counted = np.bincount(inside, minlength=histogram.bins.shape[1])
+                assert np.array_equal(counted, histogram.bins[pool]), "the histogram is wrong"
+                if len(mine):
+                    assert (at < histogram.meta[pool, POINTER]).sum() == histogram.meta[pool, BELOW]
             else:
                 assert sum(state.blocks.length[pool]) == store.pools[pool, P_LIVE]
 
@@ -196,38 +213,50 @@ def _earn(blocks, store, pool, slot, credit):
     block_insert(blocks, pool, store.f64[slot, BASE], arrival, slot)
 
 
-@match_one.on(GdjState)
-def _match_one(policy, store, slot, arrival):
-    store.t64[slot, BASE] += 1
-    pool = store.pool_of[store.t32[slot, STREAM]]
-    store.t32[slot, NODE] = credit_raise(policy.credits, pool, store.t32[slot, NODE])
-    policy.tuning[EARNED] += 1.0
-    policy.lost[pool] += 1.0 / policy.credits.meta[pool, TUPLES]
+@jit
+def _credit(policy, store, slot):
+    uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    return policy.cells.words[cell_of(policy.cells, store, slot), CREDIT] + uses
+
+
+@match_key.on(GdjState)
+def _match_key(policy, store, entry, side, arrival):
+    tuples = store.k32[entry, COUNT + side]
+    pool = store.pool_of[store.t32[store.k32[entry, HEAD + side], STREAM]]
+    uses, block = store.k64[entry, USE + side], store.k32[entry, BLOCK + side]
+    raise_credits(policy.histogram, pool, policy.cells, block, tuples, uses)
+    store.k64[entry, USE + side] = uses + 1
+    policy.tuning[EARNED] += tuples
+    policy.lost[pool] += tuples / policy.histogram.meta[pool, TOTAL]
 
 
 @enter.on(GdjState)
 def _enter(policy, store, slot):
     pool = store.pool_of[store.t32[slot, STREAM]]
-    if policy.credits.meta[pool, TUPLES] == 0:
+    if policy.histogram.meta[pool, TOTAL] == 0:
         policy.lost[pool] *= 0.0  # an empty buffer starts anew
+    cell = add_cell(policy.cells, store, slot)
     if policy.tuning[SHARED] != 0.0:
         credit = np.int64(policy.shared[pool])
     else:
-        credit = credit_quantile(policy.credits, pool, policy.tuning[INITIAL])
-    store.t64[slot, BASE] = credit
-    store.t32[slot, NODE] = credit_add(policy.credits, pool, credit)
+        credit = quantile(policy.histogram, policy.cells, store, pool, policy.tuning[INITIAL], slot)
+    uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    policy.cells.words[cell, CREDIT] = credit - uses
+    add_credit(policy.histogram, pool, credit)
     file_newcomer(policy.queue, store, pool, slot, np.float64(credit))
     tune(policy.tuning, store)
 
 
 @leave.on(GdjState)
 def _leave(policy, store, slot):
-    credit_drop(policy.credits, store.pool_of[store.t32[slot, STREAM]], store.t32[slot, NODE])
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    drop_credit(policy.histogram, pool, _credit(policy, store, slot))
+    remove_cell(policy.cells, store, slot)
 
 
 @score.on(GdjState)
 def _score(policy, store, slot):
-    return np.float64(store.t64[slot, BASE])
+    return np.float64(_credit(policy, store, slot))
 
 
 @lowest.on(GdjState)
@@ -239,7 +268,9 @@ def _lowest(policy, store, pool):
 def _before_tick(policy, store):
     policy.tuning[SHARED] = 1.0
     for pool in range(store.pools.shape[0]):
-        policy.shared[pool] = credit_quantile(policy.credits, pool, policy.tuning[INITIAL])
+        policy.shared[pool] = quantile(
+            policy.histogram, policy.cells, store, pool, policy.tuning[INITIAL], 0
+        )
 
 
 @newcomer.on(GdjState, GdjRankState)
@@ -248,27 +279,19 @@ def _newcomer(policy, store, stream, entry):
 
 
 @match_key.on(GdjRankState)
-def _match_key_rank(policy, store, entry, stream, arrival):
+def _match_key_rank(policy, store, entry, side, arrival):
     """All ranks are taken before the first credit changes."""
-    pool = store.pool_of[stream]
-    slot = store.k32[entry, HEAD + stream]
+    slot = store.k32[entry, HEAD + side]
+    pool = store.pool_of[store.t32[slot, STREAM]]
     while slot != 0:
         credit, number = store.f64[slot, BASE], store.t64[slot, ARRIVAL]
         store.t32[slot, PLACE] = block_rank(policy.blocks, pool, credit, number) + 1
         slot = store.t32[slot, NEXT]
-    slot = store.k32[entry, HEAD + stream]
+    slot = store.k32[entry, HEAD + side]
     while slot != 0:
         policy.tuning[EARNED] += 1.0
         _earn(policy.blocks, store, pool, slot, store.t32[slot, PLACE])
         slot = store.t32[slot, NEXT]
-
-
-@match_one.on(GdjRankState)
-def _match_one_rank(policy, store, slot, arrival):
-    pool = store.pool_of[store.t32[slot, STREAM]]
-    rank = block_rank(policy.blocks, pool, store.f64[slot, BASE], store.t64[slot, ARRIVAL]) + 1
-    policy.tuning[EARNED] += 1.0
-    _earn(policy.blocks, store, pool, slot, rank)
 
 
 @enter.on(GdjRankState)

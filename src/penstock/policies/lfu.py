@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.hooks import enter, lowest, match_key, match_one, score
-from penstock.kernels.layout import BASE, ENTRY, STREAM, USE
+from penstock.kernels.hooks import enter, lowest, match_key, score
+from penstock.kernels.layout import BASE, ENTRY, SIDE, STREAM, USE
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.policies.base import Policy, Setting
 
@@ -48,21 +48,15 @@ def _match_key(policy, store, entry, stream, arrival):
     store.k64[entry, USE + stream] += 1
 
 
-@match_one.on(LfuState)
-def _match_one(policy, store, slot, arrival):
-    store.t64[slot, BASE] -= 1
-
-
 @enter.on(LfuState)
 def _enter(policy, store, slot):
-    stream = store.t32[slot, STREAM]
-    store.t64[slot, BASE] = store.k64[store.t32[slot, ENTRY], USE + stream]
-    file_newcomer(policy.queue, store, store.pool_of[stream], slot, 0.0)
+    store.t64[slot, BASE] = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    file_newcomer(policy.queue, store, store.pool_of[store.t32[slot, STREAM]], slot, 0.0)
 
 
 @score.on(LfuState)
 def _score(policy, store, slot):
-    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, STREAM]]
+    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
     return np.float64(used - store.t64[slot, BASE])
 
 

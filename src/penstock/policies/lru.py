@@ -7,14 +7,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.hooks import enter, lowest, match_key, match_one, newcomer, score
-from penstock.kernels.layout import ARRIVAL, ARRIVALS, BASE, ENTRY, STREAM, USE
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.kernels.hooks import enter, leave, lowest, match_key, newcomer, score
+from penstock.kernels.layout import ARRIVAL, ARRIVALS, ENTRY, SIDE, USE
+from penstock.kernels.queue import Queue, file_first, file_next, front, new_queue
 from penstock.policies.base import Policy, Setting
 
 
 class LruState(NamedTuple):
-    """Tuples by last use; the last use of a key's tuples is kept once, with the key."""
+    """Keys by the last use of their oldest tuple; the last use of a key's tuples is kept with the key."""
 
     queue: Queue
 
@@ -48,23 +48,20 @@ def _match_key(policy, store, entry, stream, arrival):
     store.k64[entry, USE + stream] = arrival
 
 
-@match_one.on(LruState)
-def _match_one(policy, store, slot, arrival):
-    store.t64[slot, BASE] = arrival
-
-
 @enter.on(LruState)
 def _enter(policy, store, slot):
-    arrival = store.t64[slot, ARRIVAL]
-    store.t64[slot, BASE] = arrival
-    pool = store.pool_of[store.t32[slot, STREAM]]
-    file_newcomer(policy.queue, store, pool, slot, np.float64(arrival))
+    file_first(policy, policy.queue, store, slot)
+
+
+@leave.on(LruState)
+def _leave(policy, store, slot):
+    file_next(policy, policy.queue, store, slot)
 
 
 @score.on(LruState)
 def _score(policy, store, slot):
-    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, STREAM]]
-    return np.float64(max(store.t64[slot, BASE], used))
+    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    return np.float64(max(store.t64[slot, ARRIVAL], used))
 
 
 @newcomer.on(LruState)

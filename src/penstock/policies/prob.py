@@ -17,14 +17,14 @@ from penstock.kernels.counts import (
     reserve,
     sketch_bytes_per_key,
 )
-from penstock.kernels.hooks import arrive, enter, lowest, newcomer, open_key, score
-from penstock.kernels.layout import BASE, ENTRY, KEY, STREAM, USE
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
+from penstock.kernels.layout import ENTRY, KEY, SIDE, USE
+from penstock.kernels.queue import Queue, file_first, file_next, front, new_queue
 from penstock.policies.base import Policy, Setting
 
 
 class ProbState(NamedTuple):
-    """Tuples by the count of their key in the other stream, which the row of the key repeats."""
+    """Keys by their count in the other stream, which the row of the key repeats."""
 
     queue: Queue
     counts: Counts
@@ -103,15 +103,18 @@ def _open_key(policy, store, entry):
 
 @enter.on(ProbState)
 def _enter(policy, store, slot):
-    store.t64[slot, BASE] = 0
-    pool = store.pool_of[store.t32[slot, STREAM]]
-    file_newcomer(policy.queue, store, pool, slot, score(policy, store, slot))
+    file_first(policy, policy.queue, store, slot)
+
+
+@leave.on(ProbState)
+def _leave(policy, store, slot):
+    file_next(policy, policy.queue, store, slot)
 
 
 @score.on(ProbState)
 def _score(policy, store, slot):
-    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, STREAM]]
-    return np.float64(used + store.t64[slot, BASE])
+    used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    return np.float64(used)
 
 
 @newcomer.on(ProbState)

@@ -16,11 +16,13 @@ from penstock.kernels.hooks import (
     enter,
     leave,
     lowest,
+    match_each,
+    match_key,
     match_one,
     newcomer,
     score,
 )
-from penstock.kernels.layout import ARRIVAL, ARRIVALS, ENTRY, KEY, ROW, STREAM, Store
+from penstock.kernels.layout import ARRIVAL, ARRIVALS, ENTRY, KEY, ROW, STREAM, TIME, Store
 from penstock.policies.base import Policy, Setting
 
 
@@ -118,12 +120,15 @@ def _enter(state, store, slot):
     item = Item(
         stream=int(store.t32[slot, STREAM]),
         key=int(store.k64[entry, KEY]),
-        time=store.time[slot].item(),
+        time=store.time[slot, TIME].item(),
         arrival=int(store.t64[slot, ARRIVAL]),
         row=int(store.t64[slot, ROW]),
     )
     state.items[int(slot)] = item
     state.policy.entered(item, state.memory)
+
+
+match_key.on(PythonState)(match_each)
 
 
 @match_one.on(PythonState)

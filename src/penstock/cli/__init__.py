@@ -1,0 +1,63 @@
+"""The command line: `penstock plan`, `penstock policies`, `penstock demo`.
+
+Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.demo import demo
+from penstock.cli.plan import plan
+from penstock.cli.policies import policies
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="penstock",
+    help="Stream joins in a fixed amount of memory.",
+    epilog="Example: penstock plan buys.csv sells.csv --on symbol --time ts --within '10 minutes'",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for command, example in (
+    (
+        plan,
+        "penstock plan buys.csv sells.csv --on symbol,price --time ts --within '10 minutes' --target 0.95",
+    ),
+    (policies, "penstock policies --json policies.json"),
+    (demo, "penstock demo --quick"),
+):
+    app.command(epilog=f"Example: {example}")(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from penstock import __version__
+
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line.
+
+    >>> from typer.testing import CliRunner
+    >>> from penstock.cli import app
+    >>> CliRunner().invoke(app, ["--version"]).output.startswith("penstock ")
+    True
+    """
+    app()

@@ -1,0 +1,72 @@
+"""Streams from files: CSV and Parquet, with timestamps in texts parsed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ColumnError, PenstockError, hint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CSV = (".csv", ".csv.gz")
+PARQUET = (".parquet", ".pq")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A file as a data frame, by the extension of its name.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from penstock.cli.files import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("key,ts\\n1,10\\n")
+    ...     read_table(Path(folder, "a.csv")).to_dict("list")
+    {'key': [1], 'ts': [10]}
+    """
+    name = path.name.lower()
+    if not name.endswith(CSV + PARQUET):
+        raise PenstockError(
+            f"'{path}' is not a file that can be read; allowed are {', '.join(CSV + PARQUET)}."
+        )
+    if not path.is_file():
+        others = [p.name for p in path.parent.glob("*") if p.name.lower().endswith(CSV + PARQUET)]
+        tail = hint(path.name, others[:20]) if others else "."
+        raise PenstockError(f"There is no file '{path}'{tail}")
+    import pandas as pd
+    import pyarrow as pa
+
+    try:
+        if name.endswith(CSV):
+            return pd.read_csv(path, low_memory=False)
+        return pd.read_parquet(path)
+    except (ValueError, pa.ArrowException) as error:
+        raise PenstockError(f"'{path}' cannot be read: {error}") from error
+
+
+def parse_times(table: pd.DataFrame, name: str, side: str) -> bool:
+    """Turn a time column of texts into timestamps (UTC where no zone is given); whether it was one.
+
+    >>> import pandas as pd
+    >>> from penstock.cli.files import parse_times
+    >>> table = pd.DataFrame({"ts": ["2024-05-01T12:00:00", "2024-05-01T12:00:01.5"]})
+    >>> parse_times(table, "ts", "left"), str(table["ts"].dtype)
+    (True, 'datetime64[ns, UTC]')
+    """
+    import pandas as pd
+
+    if name not in table.columns:
+        raise ColumnError(f"The {side} stream has no column {name!r}{hint(name, table.columns)}")
+    if not pd.api.types.is_string_dtype(table[name]) or len(table) == 0:
+        return False
+    stamps: Any = pd.to_datetime(table[name], format="ISO8601", utc=True, errors="coerce")
+    wrong = stamps.isna() & table[name].notna()
+    if wrong.any():
+        row = int(wrong.to_numpy().argmax())
+        raise ColumnError(
+            f"The time column {name!r} of the {side} stream has {table[name].iloc[row]!r} in row {row}; "
+            "allowed are numbers and ISO timestamps such as 2024-05-01T12:00:00."
+        )
+    table[name] = stamps
+    return True

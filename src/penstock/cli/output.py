@@ -1,0 +1,136 @@
+"""What commands print: tables, progress on stderr, and errors in one line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+    from rich.table import Table
+
+P = ParamSpec("P")
+Report = Callable[[int, int, str], None]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr that does not colour numbers and quotes by itself.
+
+    >>> from penstock.cli.output import console
+    >>> console(stderr=True).stderr
+    True
+    """
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
+    """Decorator of a command: `error: ...` on stderr; exit code 2 for bad input, 1 for all else.
+
+    >>> from penstock.cli.output import errors_in_one_line
+    >>> @errors_in_one_line
+    ... def fine() -> None:
+    ...     print("fine")
+    >>> fine()
+    fine
+    """
+    from penstock.errors import PenstockError
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except PenstockError as error:
+            message, code = str(error), 2
+        except BrokenPipeError:
+            raise  # the reader has had enough; not an error of ours
+        except (OSError, ValueError, MemoryError, RuntimeError) as error:
+            message, code = f"{type(error).__name__}: {error}", 1
+        else:
+            return
+        typer.echo("error: " + " ".join(message.split()), err=True)
+        raise typer.Exit(code)
+
+    return guarded
+
+
+@contextmanager
+def progress_bar() -> Iterator[Report]:
+    """A progress bar on stderr, gone when done; nothing where stderr is not a terminal.
+
+    >>> from penstock.cli.output import progress_bar
+    >>> with progress_bar() as report:
+    ...     report(1, 2, "half way")
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    target = console(stderr=True)
+    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def report(done: int, total: int, label: str) -> None:
+            bar.update(task, completed=done, total=total, description=label)
+
+        yield report
+
+
+def recall_table(recall: pd.DataFrame) -> Table:
+    """Recall in percent, policies down and budgets across, the best of each column marked.
+
+    >>> import pandas as pd
+    >>> from penstock.cli.output import recall_table
+    >>> recall_table(pd.DataFrame({"10 %": {"lru": 0.5}})).row_count
+    1
+    """
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("policy", style="cyan", no_wrap=True)
+    for budget in recall.columns:
+        table.add_column(str(budget), justify="right")
+    best = recall.round(3).max()
+    for policy, row in recall.iterrows():
+        cells = []
+        for budget, share in zip(recall.columns, row, strict=True):
+            if share != share:  # NaN
+                cells.append("–")
+            elif round(share, 3) == best[budget]:
+                cells.append(f"[bold green]*{100 * share:.1f}[/]")
+            else:
+                cells.append(f"{100 * share:.1f}")
+        table.add_row(str(policy), *cells)
+    return table
+
+
+def writable(path: Path | None) -> Path | None:
+    """A path whose folder is there, or an error before any work is done.
+
+    >>> from pathlib import Path
+    >>> from penstock.cli.output import writable
+    >>> writable(Path("plan.png")).name
+    'plan.png'
+    """
+    from penstock.errors import PenstockError
+
+    if path is not None and (not path.parent.is_dir() or path.is_dir()):
+        raise PenstockError(f"Nothing can be written to '{path}'; give a file in a folder that exists.")
+    return path
+
+
+def parts_of(given: list[str] | None) -> list[str]:
+    """The parts of an option that may be repeated, and may list several separated by commas.
+
+    >>> from penstock.cli.output import parts_of
+    >>> parts_of(["a, b", "c"])
+    ['a', 'b', 'c']
+    """
+    return [part.strip() for text in given or [] for part in text.split(",") if part.strip()]

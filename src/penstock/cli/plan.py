@@ -1,0 +1,202 @@
+"""`penstock plan`: how much memory a join of two files needs, and under which policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.files import parse_times, read_table
+from penstock.cli.output import console, errors_in_one_line, parts_of, progress_bar, recall_table, writable
+
+if TYPE_CHECKING:
+    from penstock.joins import Plan
+
+
+@errors_in_one_line
+def plan(
+    left: Annotated[Path, typer.Argument(help="The left stream: a CSV or Parquet file.", show_default=False)],
+    right: Annotated[Path, typer.Argument(help="The right stream.", show_default=False)],
+    on: Annotated[
+        list[str], typer.Option(help="Key columns: a,b; or a=b where names differ.", show_default=False)
+    ],
+    time: Annotated[str, typer.Option(help="Time column; or a=b where names differ.", show_default=False)],
+    within: Annotated[
+        str,
+        typer.Option(
+            help="The window: a number in the unit of the time column, '10 minutes', '0 s..10 minutes' "
+            "(right before..after left) or '100 rows'.",
+            show_default=False,
+        ),
+    ],
+    budgets: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="20%, 2000 (tuples), '64 MiB', ...; by default shares from 5% to 100% of the need."
+        ),
+    ] = None,
+    policies: Annotated[
+        list[str] | None, typer.Option(help="Policies, with options if need be; by default all that can run.")
+    ] = None,
+    target: Annotated[float | None, typer.Option(help="The recall to reach, such as 0.95.")] = None,
+    allocation: Annotated[str, typer.Option(help="equal, proportional or unified.")] = "equal",
+    step: Annotated[str, typer.Option(help="arrival or tick.")] = "arrival",
+    seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
+    unit: Annotated[str, typer.Option(help="The unit of numeric time columns.")] = "ms",
+    json: Annotated[Path | None, typer.Option(help="Write the rows as JSON; - is stdout.")] = None,
+    plot: Annotated[Path, typer.Option(help="Write the curve as PNG.")] = Path("plan.png"),
+    no_plot: Annotated[bool, typer.Option("--no-plot", help="Write no curve.")] = False,
+) -> None:
+    """Recall for every policy and budget, and the smallest budget that reaches the target."""
+    to_stdout = str(json) == "-"
+    writable(None if to_stdout else json)
+    writable(None if no_plot else plot)
+    sides = (read_table(left), read_table(right))
+    names = pair_of_names(time)
+    texts = [parse_times(table, n, s) for table, n, s in zip(sides, names, ("left", "right"), strict=True)]
+
+    import penstock as ps
+
+    with progress_bar() as report:
+        found = ps.plan(
+            *sides,
+            on=[pair_of_names(name) for name in parts_of(on)],
+            time=names,
+            within=window_of_text(within, unit if any(texts) else None),
+            budgets=None if budgets is None else [budget_of_text(text) for text in parts_of(budgets)],
+            policies=None if policies is None else policies_of(policies),
+            target=target,
+            allocation=allocation,
+            step=step,
+            seed=seed,
+            unit=unit,
+            progress=report,
+        )
+    if json is not None:
+        text = found.to_json(None if to_stdout else json)
+        if to_stdout:
+            typer.echo(text, nl=False)
+    if not no_plot:
+        found.plot(plot)
+    _show(found, len(sides[0]), len(sides[1]), console(stderr=to_stdout))
+    written = [str(path) for path in (None if no_plot else plot, None if to_stdout else json) if path]
+    if written:
+        from rich.markup import escape
+
+        console(stderr=to_stdout).print(f"[dim]Written: {escape(', '.join(written))}[/]")
+
+
+def _show(found: Plan, left: int, right: int, out: Any) -> None:
+    from rich.markup import escape
+
+    exact = found.rows[0].exact
+    out.print(f"{left:,} rows joined with {right:,}: {exact:,} results in the exact join.")
+    if found.need:
+        out.print(f"It keeps {found.need:,} tuples at the average rate: 100 % in budgets given as shares.")
+    out.print()
+    out.print("[bold]Recall in %, by policy and budget (* best of its column)[/]")
+    out.print(recall_table(found.table))
+    for policy, reason in found.skipped.items():
+        out.print(f"[yellow]Left out:[/] {escape(policy)}: {escape(reason)}")
+    if found.target is not None:
+        out.print(answer_sentence(found))
+
+
+def answer_sentence(found: Plan) -> str:
+    """The answer to the target in a sentence.
+
+    >>> import penstock as ps
+    >>> from penstock.cli.plan import answer_sentence
+    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> plan = ps.plan(
+    ...     data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"], target=1
+    ... )
+    >>> "2 tuples" in answer_sentence(plan)
+    True
+    """
+    aim, answer = f"{100 * (found.target or 0):g} %", found.answer
+    if answer is None:
+        best = max(found.rows, key=lambda row: row.recall)
+        of_need = " of the need" if best.budget.endswith("%") else ""
+        return (
+            f"No policy reaches {aim} of the results in these budgets; the most is {100 * best.recall:.1f} %"
+            f", by {best.policy} with {best.budget}{of_need}."
+        )
+    share = f", {100 * answer.tuples / found.need:.3g} % of the need" if answer.tuples and found.need else ""
+    return (
+        f"{aim} of the results need [bold]{answer.budget}[/] with [bold]{answer.policy}[/]{share}: "
+        f"a run with them gave {100 * answer.recall:.2f} %."
+    )
+
+
+def pair_of_names(text: str) -> tuple[str, str]:
+    """`a` for a column of that name on both sides, `a=b` for two names.
+
+    >>> from penstock.cli.plan import pair_of_names
+    >>> pair_of_names("ad"), pair_of_names("ad=ad_id")
+    (('ad', 'ad'), ('ad', 'ad_id'))
+    """
+    left, equals, right = (part.strip() for part in text.partition("="))
+    return left, right if equals else left
+
+
+def window_of_text(text: str, unit: str | None = None) -> Any:
+    """A window as written on the command line; bare numbers are in `unit` if one is given.
+
+    >>> from penstock.cli.plan import window_of_text
+    >>> (
+    ...     window_of_text("600"),
+    ...     window_of_text("600", "s"),
+    ...     window_of_text("0 s..10 minutes"),
+    ...     window_of_text("5 rows"),
+    ... )
+    (600, '600 s', ('0 s', '10 minutes'), Rows(n=5))
+    """
+    before, dots, after = (part.strip() for part in text.partition(".."))
+    if dots:
+        return window_of_text(before, unit), window_of_text(after, unit)
+    if before.endswith("rows") and before.removesuffix("rows").strip().isdigit():
+        from penstock.window import Rows
+
+        return Rows(int(before.removesuffix("rows")))
+    try:
+        number = float(before)
+    except ValueError:
+        return before
+    if unit is not None:
+        return f"{before} {unit}"
+    return int(number) if number.is_integer() else number
+
+
+def budget_of_text(text: str) -> Any:
+    """A budget as written on the command line: a bare whole number is tuples, a decimal a share.
+
+    >>> from penstock.cli.plan import budget_of_text
+    >>> budget_of_text("2000"), budget_of_text("0.2"), budget_of_text("20%")
+    (Tuples(n=2000), Fraction(share=0.2), Fraction(share=0.2))
+    """
+    from penstock.budget import Fraction, Tuples, budget_of
+
+    if text.isdigit():
+        return Tuples(int(text))
+    try:
+        return Fraction(float(text))
+    except ValueError:
+        return budget_of(text)
+
+
+def policies_of(given: list[str]) -> list[str]:
+    """Policies as written on the command line; a part that is an option belongs to the policy before it.
+
+    >>> from penstock.cli.plan import policies_of
+    >>> policies_of(["fifo,gdj:initial=0.8,method=3", "lru"])
+    ['fifo', 'gdj:initial=0.8,method=3', 'lru']
+    """
+    found: list[str] = []
+    for part in parts_of(given):
+        if found and "=" in part and ":" not in part:
+            found[-1] += "," + part
+        else:
+            found.append(part)
+    return found

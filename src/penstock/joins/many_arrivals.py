@@ -1,0 +1,149 @@
+"""The arrivals of many streams in processing order, and the joins they take part in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.columns import Table, codes_of, column, column_names, times_of
+from penstock.errors import ColumnError, PenstockError, hint
+from penstock.kernels.many_index import new_scheme
+
+Member = tuple[str, tuple[str, ...]]  # a stream and the columns of its key
+Joins = tuple[tuple[Member, ...], ...]
+
+
+@dataclass(frozen=True)
+class ManyArrivals:
+    """Arrivals in the order (time, stream, row); rows without a key in any of their joins are left out."""
+
+    stream: np.ndarray
+    key: np.ndarray  # a column per join of the stream: dense codes of each join, -1 for null
+    time: np.ndarray
+    row: np.ndarray
+    joins: tuple[tuple[int, ...], ...]  # the streams that take part in each
+    keys: tuple[int, ...]  # distinct keys of each join
+    unit: str
+    nulls: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    @property
+    def per_stream(self) -> np.ndarray:
+        """Arrivals of each stream."""
+        return np.bincount(self.stream, minlength=len(self.nulls))
+
+    @property
+    def span(self) -> Any:
+        """Time between the first and the last arrival."""
+        return (self.time[-1] - self.time[0]).item() if len(self) else 0
+
+
+def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:
+    """The joins that `on` means: one over all streams on a shared key, or a list of joins.
+
+    >>> from penstock.joins.many_arrivals import joins_of
+    >>> joins_of({"a": {}, "b": {}}, "key")
+    ((('a', ('key',)), ('b', ('key',))),)
+    """
+    if not isinstance(streams, Mapping) or len(streams) < 2:
+        raise PenstockError(
+            f"streams takes a dict of name to table with two streams or more; {_brief(streams)} was given."
+        )
+    for table in streams.values():
+        column_names(table)
+    if isinstance(on, str):
+        return (tuple((name, (on,)) for name in streams),)
+    if not isinstance(on, list | tuple) or not on:
+        raise ColumnError(
+            "on takes a column name, or a list of joins, each like (('a', 'key'), ('b', 'key')); "
+            f"{on!r} was given."
+        )
+    if all(isinstance(part, str) for part in on):
+        return (tuple((name, tuple(on)) for name in streams),)
+    joins = tuple(_join(streams, join) for join in on)
+    idle = set(streams) - {name for join in joins for name, _ in join}
+    if idle:
+        raise PenstockError(f"Every stream takes part in a join; {_list(idle)} in none. Leave it out.")
+    return joins
+
+
+def _join(streams: Mapping[str, Table], join: Any) -> tuple[Member, ...]:
+    """One join of a list, checked."""
+    if not isinstance(join, list | tuple) or len(join) < 2:
+        raise ColumnError(f"A join has two members or more, each (stream, column); {join!r} was given.")
+    members = []
+    for member in join:
+        if not (isinstance(member, list | tuple) and len(member) == 2 and isinstance(member[0], str)):
+            raise ColumnError(f"A member of a join is (stream, column); {member!r} was given.")
+        name, columns = member
+        if name not in streams:
+            raise ColumnError(f"There is no stream {name!r}{hint(name, streams)}")
+        columns = (columns,) if isinstance(columns, str) else tuple(columns)
+        members.append((name, columns))
+    names = [name for name, _ in members]
+    if len(set(names)) < len(names):
+        raise PenstockError(
+            f"A stream takes part in a join once; this one names {_list(names)}. To join a stream with "
+            "itself give it under two names."
+        )
+    if len({len(columns) for _, columns in members}) > 1:
+        raise ColumnError(f"All members of a join have the same number of key columns; {join!r} was given.")
+    return tuple(members)
+
+
+def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit: str) -> ManyArrivals:
+    """Bring the streams into processing order, keys coded per join and times on one scale."""
+    names = list(streams)
+    number = {name: s for s, name in enumerate(names)}
+    times = times_of([column(streams[n], _time_column(time, n), n) for n in names], names, unit)
+    members = tuple(tuple(number[name] for name, _ in join) for join in joins)
+    scheme = new_scheme(members, len(names))
+    codes = [np.full((len(array), scheme.join.shape[1]), -1, np.int64) for array in times.arrays]
+    sizes = []
+    for j, join in enumerate(joins):
+        columns = [[column(streams[name], part, name) for part in parts] for name, parts in join]
+        coded, size = codes_of(columns, [name for name, _ in join])
+        sizes.append(size)
+        for p, s in enumerate(members[j]):
+            codes[s][:, scheme.place[j, p]] = coded[p]
+    stream = np.repeat(np.arange(len(names)), [len(array) for array in times.arrays])
+    row = np.concatenate([np.arange(len(array)) for array in times.arrays])
+    key, merged = np.concatenate(codes), np.concatenate(times.arrays)
+    some = (key >= 0).any(axis=1)
+    order = np.argsort(merged, kind="stable")
+    order = order[some[order]]
+    nulls = np.bincount(stream[~some], minlength=len(names))
+    return ManyArrivals(
+        stream=stream[order],
+        key=key[order],
+        time=merged[order],
+        row=row[order],
+        joins=members,
+        keys=tuple(sizes),
+        unit=times.unit,
+        nulls=tuple(int(count) for count in nulls),
+    )
+
+
+def _time_column(time: Any, name: str) -> str:
+    """The time column of a stream: one name for all, or a dict."""
+    found = time.get(name) if isinstance(time, Mapping) else time
+    if not isinstance(found, str):
+        raise ColumnError(
+            "time takes a column name, or a dict with the column of every stream; "
+            f"{time!r} has none for {name!r}."
+        )
+    return found
+
+
+def _list(names: Any) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def _brief(value: Any) -> str:
+    return f"a dict of {len(value)}" if isinstance(value, Mapping) else type(value).__name__

@@ -1,0 +1,458 @@
+"""`plan`: how much of the join comes out under which policy and budget, found by running it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
+from penstock.columns import Table, mean_row_bytes
+from penstock.errors import BudgetError, PenstockError, UnknownPolicyError
+from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.config import in_tuples
+from penstock.joins.window import WindowJoin
+from penstock.policies import Policy, get, registered
+from penstock.window import window_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+PRECISION = 100  # the answer to a target is exact to a hundredth of itself, or to one tuple
+
+Report = Callable[[int, int, str], None]
+
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#8c6d1f",
+    "#56b4e9",
+    "#5b3fa0",
+    "#e0a100",
+    "#333333",
+    "#a8324a",
+)
+_MARKERS = "osD^vPX<>*"
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One run: a policy under a budget, what came out and what it took. `tuples` or `bytes` is the budget.
+
+    >>> import penstock as ps
+    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"]).rows[
+    ...     0
+    ... ].recall
+    1.0
+    """
+
+    policy: str
+    budget: str
+    tuples: int | None
+    bytes: int | None
+    results: int
+    exact: int
+    recall: float
+    peak_tuples: int
+    peak_bytes: int
+    seconds: float
+
+    @property
+    def _size(self) -> int:
+        return self.bytes if self.tuples is None else self.tuples  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Recall for every policy and budget, and the answer to the question how much memory it takes.
+
+    `rows` has the runs, policy by policy with rising budgets (`pandas.DataFrame(plan.rows)` is the long
+    table of them). `skipped` says which policies could not run, and why. `need` is what `Fraction(1)` is
+    in tuples. `answer` is the run with the smallest budget that reached `target`, None if there is none.
+
+    >>> import penstock as ps
+    >>> left = {"key": [1, 2, 3, 1], "ts": [0, 1, 2, 3]}
+    >>> right = {"key": [1, 2, 3, 1], "ts": [4, 5, 6, 7]}
+    >>> plan = ps.plan(
+    ...     left,
+    ...     right,
+    ...     on="key",
+    ...     time="ts",
+    ...     within=9,
+    ...     budgets=["2 tuples", "8 tuples"],
+    ...     policies=["fifo", "prob"],
+    ...     target=0.9,
+    ... )
+    >>> plan.table.loc["fifo", "8 tuples"].item()
+    1.0
+    >>> plan.answer.policy, plan.answer.budget
+    ('fifo', '7 tuples')
+    """
+
+    rows: list[PlanRow]
+    skipped: dict[str, str]
+    target: float | None = None
+    answer: PlanRow | None = None
+    need: int = 0
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Recall by policy (index) and budget (columns); NaN where a policy could not run in a budget.
+
+        >>> import penstock as ps
+        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
+        >>> plan.table.to_dict()
+        {'4 tuples': {'lru': 1.0}}
+        """
+        recall: dict[str, dict[str, float]] = {}
+        for row in sorted(self.rows, key=lambda row: (row.tuples is None, row._size)):
+            recall.setdefault(row.budget, {})[row.policy] = row.recall
+        order = list(dict.fromkeys(row.policy for row in self.rows))
+        return pd.DataFrame(recall).reindex(order).rename_axis(index="policy", columns="budget")
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The rows as a JSON list, written to `path` if one is given.
+
+        >>> import json, penstock as ps
+        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
+        >>> json.loads(plan.to_json())[0]["policy"]
+        'lru'
+        """
+        text = json.dumps([dataclasses.asdict(row) for row in self.rows], indent=2) + "\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Recall against budget, a line per policy; written to `path` if one is given.
+
+        >>> import penstock as ps
+        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
+        >>> plan.plot().axes[0].get_ylabel()
+        'recall'
+        """
+        from matplotlib.figure import Figure
+
+        kinds = [
+            kind for kind in ("tuples", "bytes") if any(getattr(row, kind) is not None for row in self.rows)
+        ]
+        figure = Figure(figsize=(8.4 * len(kinds), 4.8), layout="constrained")
+        for number, kind in enumerate(kinds, start=1):
+            self._draw(figure.add_subplot(1, len(kinds), number), kind)
+        if path is not None:
+            try:
+                figure.savefig(path, dpi=150)
+            except ValueError as error:  # an extension that matplotlib does not know
+                raise PenstockError(f"The plot cannot be written to {str(path)!r}: {error}") from error
+        return figure
+
+    def _draw(self, ax: Axes, kind: str) -> None:
+        rows = [row for row in self.rows if getattr(row, kind) is not None]
+        names = list(dict.fromkeys(row.policy for row in self.rows))
+        ticks = {row._size: row.budget for row in rows}
+        for name in names:
+            line = sorted((row._size, row.recall) for row in rows if row.policy == name)
+            number = names.index(name)
+            style: dict[str, Any] = {
+                "color": _COLOURS[number % len(_COLOURS)],
+                "marker": _MARKERS[number % len(_MARKERS)],
+            }
+            dash = "-" if number < len(_COLOURS) else "--"
+            ax.plot(*zip(*line, strict=True), label=name, lw=1.7, ms=5.5, ls=dash, **style) if line else None
+        if max(ticks) > 8 * min(ticks):
+            ax.set_xscale("log")
+        ax.set_xticks(list(ticks), list(ticks.values()), rotation=30 if len(ticks) > 8 else 0)
+        ax.set_xticks([], minor=True)
+        shares = all(row.budget.endswith("%") for row in rows)
+        ax.set_xlabel("budget, share of what the exact join needs" if shares else "budget")
+        ax.set_ylabel("recall")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        ax.set_ylim(0, 1.03)
+        ax.grid(True, alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+        if self.target is not None:
+            ax.axhline(
+                self.target,
+                color="#777777",
+                lw=1.2,
+                ls=":",
+                label=f"target {100 * self.target:g} %",
+                zorder=1,
+            )
+        found = self.answer
+        if found is not None and getattr(found, kind) is not None:
+            ax.plot(found._size, found.recall, "*", color="#c00000", ms=15, mec="white", zorder=5,
+                    label=f"{found.policy}, {found.budget}")  # fmt: skip
+        # In the order in which the lines lie above each other, so that the eye finds them.
+        middle = sorted(ticks)[len(ticks) // 2]
+        at = {row.policy: row.recall for row in rows if row._size == middle}
+        handles, labels = ax.get_legend_handles_labels()
+        pairs = sorted(zip(handles, labels, strict=True), key=lambda pair: -at.get(pair[1], -1.0))
+        ax.legend(*zip(*pairs, strict=True), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+
+
+def plan(
+    left: Table,
+    right: Table,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budgets: Iterable[Any] | None = None,
+    policies: Iterable[Any] | None = None,
+    target: float | None = None,
+    allocation: str = "equal",
+    step: str = "arrival",
+    seed: int = 0,
+    unit: str = "ms",
+    progress: Report | None = None,
+) -> Plan:
+    """Run the join under every policy and budget: how much memory, and which policy, for how much recall?
+
+    Parameters
+    ----------
+    left, right, on, time, within, allocation, step, seed, unit
+        As in `WindowJoin` and its `run`.
+    budgets
+        `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %"; by default shares from 5 % to 100 % of
+        what the exact join needs, those left out that are less than a tuple per stream.
+    policies
+        Names or policy objects; by default all registered that need neither the future nor a model.
+    target
+        A recall to reach. `answer` is then the smallest budget that does, over all policies: the smallest
+        of `budgets`, refined by bisection on the number of tuples (or bytes) to 1 % or one tuple. The
+        answer is a run that was made, not an interpolation. Recall need not rise with memory, though, so
+        a still smaller budget that reaches the target by luck is not excluded.
+    progress
+        Called with (runs done, runs in all, what runs now).
+
+    Examples
+    --------
+    >>> import penstock as ps
+    >>> from penstock.workloads import gdj_pair
+    >>> left, right = gdj_pair(keys=20, rate=1)
+    >>> plan = ps.plan(left, right, on="key", time="ts", within=60, policies=["fifo", "lru"], target=0.8)
+    >>> plan.table.shape
+    (2, 7)
+    >>> plan.answer.recall >= 0.8
+    True
+    """
+    if target is not None:
+        number = isinstance(target, int | float | np.floating) and not isinstance(target, bool)
+        if not number or not 0 < target <= 1:
+            raise PenstockError(
+                f"target={target!r} is not allowed; it is a recall above 0 and up to 1, such as 0.95."
+            )
+    if progress is not None and not callable(progress):
+        raise PenstockError(
+            f"progress={progress!r} is not allowed; it is a function of (done, total, label)."
+        )
+    wanted = _budgets(budgets)
+    chosen, skipped = _policies(policies)
+    options: dict[str, Any] = {
+        "within": window_of(within),
+        "allocation": allocation,
+        "step": step,
+        "seed": seed,
+    }
+    joins: dict[str, list[WindowJoin]] = {}
+    for policy in chosen:
+        try:
+            joins[policy.spell()] = [WindowJoin(budget=b, policy=policy, **options) for b in wanted]
+        except UnknownPolicyError as error:
+            skipped[policy.spell()] = str(error)
+    if not joins:
+        raise UnknownPolicyError("No policy is left to plan with. " + " ".join(skipped.values()))
+    bench = _Bench(left, right, on, time, unit, any(isinstance(b, Bytes) for b in wanted), progress)
+    cells = _cells(joins, bench, skipped, keep=budgets is not None)
+    bench.total = len(cells)
+    rows = [bench.run(join) for join in cells]
+    answer = None
+    if target is not None:
+        runners = {name: joins[name][0] for name in joins}
+        found = [_smallest(bench, runners, rows, kind, target) for kind in (Tuples, Bytes)]
+        answer = min((row for row in found if row is not None), key=lambda row: row.peak_bytes, default=None)
+    bench.finish()
+    return Plan(rows, skipped, target, answer, bench.need(next(iter(joins.values()))[0]))
+
+
+class _Bench:
+    """The arrivals, prepared once, and the runs made on them."""
+
+    def __init__(
+        self, left: Table, right: Table, on: Any, time: Any, unit: str, sized: bool, report: Report | None
+    ) -> None:
+        self.sized = arrivals_of(left, right, on, time, unit, sized=sized)
+        self.plain = dataclasses.replace(self.sized, size=np.empty(0, np.int64))
+        self.mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
+        self.report = report or (lambda done, total, label: None)
+        self.done = self.total = 0
+
+    def arrivals(self, join: WindowJoin) -> Arrivals:
+        return self.sized if isinstance(join.budget, Bytes) else self.plain
+
+    def size(self, join: WindowJoin) -> int:
+        """The budget of a join in tuples or bytes, or a BudgetError."""
+        config = join.configure(self.arrivals(join), self.mean_row)
+        return join.budget.n if isinstance(join.budget, Bytes) else sum(config.limits)
+
+    def need(self, join: WindowJoin) -> int:
+        try:
+            window = join.within.resolve(self.plain.unit)
+            return in_tuples(Fraction(1.0), len(self.plain), window, self.plain.span)
+        except BudgetError:
+            return 0
+
+    def run(self, join: WindowJoin) -> PlanRow:
+        name, label, size = join.policy.spell(), _label(join.budget), self.size(join)
+        self.report(self.done, max(self.total, self.done + 1), f"{name}, {label}")
+        stats = join.run_arrivals(self.arrivals(join), mean_row=self.mean_row).stats
+        self.done += 1
+        in_bytes = isinstance(join.budget, Bytes)
+        return PlanRow(
+            policy=name,
+            budget=label,
+            tuples=None if in_bytes else size,
+            bytes=size if in_bytes else None,
+            results=stats.results,
+            exact=stats.exact,
+            recall=stats.recall,
+            peak_tuples=stats.peak_tuples,
+            peak_bytes=stats.peak_bytes,
+            seconds=stats.seconds,
+        )
+
+    def finish(self) -> None:
+        self.report(self.done, self.done, "done")
+
+
+def _cells(
+    joins: dict[str, list[WindowJoin]], bench: _Bench, skipped: dict[str, str], keep: bool
+) -> list[WindowJoin]:
+    """The joins to run, policy by policy with rising budgets; one in which no policy can run is refused."""
+    sizes: dict[tuple[str, Budget], int] = {}
+    problem: BudgetError | None = None
+    for column in zip(*joins.values(), strict=True):
+        errors = {}
+        for join in column:
+            try:
+                sizes[join.policy.spell(), join.budget] = bench.size(join)
+            except BudgetError as error:
+                errors[join.policy.spell()] = problem = error
+        if keep and len(errors) == len(column):
+            raise next(iter(errors.values()))
+        if len(errors) < len(column):
+            budget = _label(column[0].budget)
+            skipped.update({f"{name} in {budget}": str(error) for name, error in errors.items()})
+    if problem is not None and not sizes:
+        raise problem
+    cells = [join for row in joins.values() for join in row if (join.policy.spell(), join.budget) in sizes]
+    order = {name: number for number, name in enumerate(joins)}
+
+    def place(join: WindowJoin) -> tuple[int, bool, int]:
+        name = join.policy.spell()
+        return order[name], isinstance(join.budget, Bytes), sizes[name, join.budget]
+
+    return sorted(cells, key=place)
+
+
+def _smallest(
+    bench: _Bench,
+    joins: dict[str, WindowJoin],
+    rows: list[PlanRow],
+    kind: type[Tuples] | type[Bytes],
+    target: float,
+) -> PlanRow | None:
+    """The run with the smallest budget of a kind that reaches the target.
+
+    Below the smallest budget of the grid at which any policy reaches it, down to the next of the grid, the
+    policies that reach it there are bisected one after the other; a later one must first beat the best.
+    """
+    grid = [row for row in rows if (row.bytes is None) == (kind is Tuples)]
+    reached = [row for row in grid if row.recall >= target]
+    if not reached:
+        return None
+    high = min(row._size for row in reached)
+    below = max((row._size for row in grid if row._size < high), default=1)
+    candidates = sorted((row for row in reached if row._size == high), key=lambda row: -row.recall)
+    best = dataclasses.replace(candidates[0], budget=_label(kind(high)))
+    bench.total = bench.done + len(candidates) + math.ceil(math.log2(min(PRECISION, high)))
+    for candidate in candidates:
+        low, first = below, candidate is candidates[0]
+        while (step := max(1, best._size // PRECISION)) < best._size - low:
+            size = (low + best._size) // 2 if first else best._size - step
+            first = True
+            try:
+                row = bench.run(dataclasses.replace(joins[candidate.policy], budget=kind(size)))
+            except BudgetError:  # too few bytes for the tables of this policy
+                low = size
+                continue
+            if row.recall >= target:
+                best = row
+            else:
+                low = size
+    return best
+
+
+def _budgets(given: Any) -> list[Budget]:
+    if given is None:
+        return [Fraction(share) for share in SHARES]
+    parts = [given] if isinstance(given, str | Tuples | Bytes | Fraction) else given
+    if not isinstance(parts, Iterable):
+        parts = [parts]
+    budgets = list(dict.fromkeys(budget_of(part) for part in parts))
+    if not budgets:
+        raise BudgetError(
+            "No budget was given; leave budgets out, or give some such as ['10 %', '2000 tuples']."
+        )
+    return budgets
+
+
+def _policies(given: Any) -> tuple[list[Policy], dict[str, str]]:
+    """The policies asked for, or all that can run as they are; and those that cannot, with the reason."""
+    if given is not None:
+        parts = [given] if isinstance(given, str | Policy | type) else given
+        if not isinstance(parts, Iterable):
+            parts = [parts]
+        chosen = list({policy.spell(): policy for policy in map(get, parts)}.values())
+        if not chosen:
+            raise UnknownPolicyError("No policy was given; leave policies out for all of them.")
+        return chosen, {}
+    chosen, skipped = [], {}
+    for kind in registered():
+        if kind.needs_model:
+            skipped[kind.name] = "needs a model of the streams"
+            continue
+        try:
+            policy = kind()
+        except TypeError:
+            skipped[kind.name] = "has options without defaults; name it with them"
+            continue
+        if policy.needs_future:
+            skipped[kind.name] = "needs to know the future"
+        else:
+            chosen.append(policy)
+    return chosen, skipped
+
+
+def _label(budget: Budget) -> str:
+    """A budget as a text that `budget_of` reads back."""
+    if isinstance(budget, Fraction):
+        return f"{100 * budget.share:.10g} %"
+    text = str(budget)
+    return text if budget_of(text) == budget else f"{budget.n} bytes"

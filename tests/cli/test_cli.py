@@ -1,0 +1,168 @@
+"""The command line: what it prints and writes, its errors and exit codes, and that it starts fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import penstock as ps
+from penstock.cli import app
+from penstock.workloads import gdj_pair
+
+LEFT, RIGHT = gdj_pair(keys=10, rate=0.1, duration=600, seed=3)
+RUNNER = CliRunner()
+
+
+def run(*arguments: object):
+    return RUNNER.invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "120"})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    LEFT.to_csv(tmp_path / "left.csv", index=False)
+    RIGHT.rename(columns={"key": "id", "ts": "at"}).to_parquet(tmp_path / "right.parquet")
+    return tmp_path / "left.csv", tmp_path / "right.parquet"
+
+
+OPTIONS = ("--on", "key=id", "--time", "ts=at", "--policies", "fifo,lru", "--budgets", "6,50%")
+
+
+@pytest.mark.nojit
+def test_plan_of_a_csv_and_a_parquet_file(files, tmp_path: Path) -> None:
+    out, png = tmp_path / "plan.json", tmp_path / "curve.png"
+    result = run("plan", *files, *OPTIONS, "--within", 120, "--target", 0.3, "--json", out, "--plot", png)
+    assert result.exit_code == 0, result.output
+    expected = ps.plan(LEFT, RIGHT, on="key", time="ts", within=120, budgets=["6 tuples", "50 %"],
+                       policies=["fifo", "lru"], target=0.3)  # fmt: skip
+    rows = json.loads(out.read_text())
+    assert [(row["policy"], row["results"]) for row in rows] == [
+        (row.policy, row.results) for row in expected.rows
+    ]
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert f"{100 * expected.table.loc['lru', '50 %']:.1f}" in result.stdout
+    assert f"30 % of the results need {expected.answer.budget} with {expected.answer.policy}" in result.stdout
+
+
+@pytest.mark.nojit
+def test_json_to_stdout_stands_alone(files) -> None:
+    result = run("plan", *files, *OPTIONS, "--within", "120", "--json", "-", "--no-plot")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)) == 4
+
+
+@pytest.mark.nojit
+def test_iso_timestamps_in_csv(tmp_path: Path) -> None:
+    for name, frame in (("left.csv", LEFT), ("right.csv", RIGHT)):
+        stamps = pd.to_datetime(frame.ts, unit="s").dt.strftime("%Y-%m-%dT%H:%M:%S")
+        frame.assign(ts=stamps).to_csv(tmp_path / name, index=False)
+    common = (
+        "--on",
+        "key",
+        "--time",
+        "ts",
+        "--policies",
+        "fifo",
+        "--budgets",
+        "6",
+        "--json",
+        "-",
+        "--no-plot",
+    )
+    sides = (tmp_path / "left.csv", tmp_path / "right.csv")
+    expected = ps.plan(LEFT, RIGHT, on="key", time="ts", within=120, budgets=["6 tuples"], policies=["fifo"])
+    for within in (("2 minutes",), ("120", "--unit", "s"), ("2 min..120 s",)):
+        result = run("plan", *sides, *common, "--within", *within)
+        assert json.loads(result.stdout)[0]["results"] == expected.rows[0].results
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({0: "lefty.csv"}, "did you mean 'left.csv'"),
+        ({0: "left.xls"}, "allowed are .csv"),
+        ({"--on": "kye"}, "did you mean 'key'"),
+        ({"--time": "st"}, "no column 'st'"),
+        ({"--policies": "gjd"}, "did you mean 'gdj'"),
+        ({"--within": "soon"}, "not a duration"),
+        ({"--within": "-5 s"}, "not negative"),
+        ({"--budgets": "much"}, "not a size"),
+        ({"--target": "2"}, "target=2"),
+        ({"--json": "nowhere/plan.json"}, "folder that exists"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, changes, message) -> None:
+    for name, frame in (("left.csv", LEFT), ("right.csv", RIGHT)):
+        frame.to_csv(tmp_path / name, index=False)
+    options = {"--on": "key", "--time": "ts", "--within": "120", "--policies": "fifo", "--budgets": "6"}
+    options |= {key: value for key, value in changes.items() if key != 0}
+    left = tmp_path / changes.get(0, "left.csv")
+    words = [word for pair in options.items() for word in pair]
+    result = run("plan", left, tmp_path / "right.csv", *words, "--no-plot")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+
+
+@pytest.mark.nojit
+def test_unreadable_times_and_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("key,ts\n1,noon\n")
+    (tmp_path / "b.csv").write_text("")
+    common = ("--on", "key", "--time", "ts", "--within", "1 s", "--no-plot")
+    assert "'noon' in row 0" in run("plan", tmp_path / "a.csv", tmp_path / "a.csv", *common).stderr
+    assert "cannot be read" in run("plan", tmp_path / "a.csv", tmp_path / "b.csv", *common).stderr
+
+
+@pytest.mark.nojit
+def test_policies_lists_the_registry(tmp_path: Path) -> None:
+    result = run("policies", "--json", tmp_path / "policies.json")
+    assert result.exit_code == 0
+    listed = json.loads((tmp_path / "policies.json").read_text())
+    assert [entry["policy"] for entry in listed] == ps.policies.names()
+    assert all(name in result.stdout for name in ps.policies.names())
+
+
+def test_demo_shows_recall_and_memory() -> None:
+    result = run("demo", "--quick")
+    assert result.exit_code == 0, result.output
+    assert "Recall in %" in result.stdout
+    assert "the most each policy kept" in result.stdout
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("command", [(), ("plan",), ("policies",), ("demo",)])
+def test_help_shows_an_example(command) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "Example: penstock" in result.stdout
+
+
+@pytest.mark.nojit
+def test_version() -> None:
+    assert run("--version").stdout == f"penstock {ps.__version__}\n"
+
+
+def test_as_a_process(files, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "plan", *map(str, files), *OPTIONS, "--within", "120"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "plan.png").is_file()
+    failed = subprocess.run(
+        [*command, "--unit", "moon"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("error: 'moon' is not a unit of time")
+
+
+@pytest.mark.nojit
+def test_the_command_line_starts_without_numba() -> None:
+    code = "import sys, penstock.cli; sys.exit(bool({'numba', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
