@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import ColumnError, hint
 from penstock.units import time_unit
@@ -17,7 +16,6 @@ from penstock.units import time_unit
 Table = Any  # pandas DataFrame, Arrow table or record batch, mapping of column name to array
 
 _NUMERIC = {"integer", "floating", "decimal", "mixed-integer-float"}
-_ARROW_UNITS = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 
 
 def column_names(table: Table) -> list[str]:
@@ -103,8 +101,8 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
         )
     if all(stamps) and stamps:
         finest = min((stamp for stamp in stamps if stamp), key=["ns", "us", "ms", "s"].index)
-        arrays = tuple(_naive(series).astype(f"datetime64[{finest}]").to_numpy().astype(np.int64) for series in columns)
-        return Times(arrays, finest)
+        stamped = [_naive(series).to_numpy().astype(f"datetime64[{finest}]") for series in columns]
+        return Times(tuple(array.astype(np.int64) for array in stamped), finest)
     kinds_of = [np.issubdtype(_plain(series).dtype, np.floating) for series in columns]
     dtype = np.float64 if any(kinds_of) else np.int64
     return Times(tuple(_plain(series).astype(dtype) for series in columns), unit)
@@ -116,10 +114,10 @@ def _stamp_unit(series: pd.Series) -> str | None:
     if isinstance(dtype, pd.DatetimeTZDtype):
         return str(dtype.unit)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
-        return str(np.datetime_data(dtype)[0])
+        return str(np.datetime_data(np.dtype(dtype.str))[0])
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_timestamp(dtype.pyarrow_dtype):
         return str(dtype.pyarrow_dtype.unit)
-    if dtype == object and len(series) and pd.api.types.infer_dtype(series, skipna=True) in ("date", "datetime"):
+    if dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) in ("date", "datetime"):
         return "us"
     return None
 
@@ -136,7 +134,7 @@ def _plain(series: pd.Series) -> np.ndarray:
     """A numeric column as a NumPy array."""
     values = series.to_numpy()
     if values.dtype == object or values.dtype.kind not in "iuf":
-        values = series.astype("float64").to_numpy() if series.dtype.kind == "f" else series.astype("int64").to_numpy()
+        values = series.astype("float64" if series.dtype.kind == "f" else "int64").to_numpy()
     if values.dtype.kind == "f" and values.dtype != np.float64:
         return values.astype(np.float64)
     return values
@@ -196,8 +194,8 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
         joined = pd.Series(np.concatenate([s.to_numpy() for s in series]) if series else [])
     else:
         numeric = all(_kind(s) in _NUMERIC for s in series if len(s))
-        joined = pd.concat([s.astype("float64") if numeric and _kind(s) == "decimal" else s for s in series if len(s)]
-                           or [pd.Series([], dtype="int64")], ignore_index=True)
+        parts = [s.astype("float64") if numeric and _kind(s) == "decimal" else s for s in series if len(s)]
+        joined = pd.concat(parts or [pd.Series([], dtype="int64")], ignore_index=True)
     try:
         codes, uniques = pd.factorize(joined)
     except TypeError as error:
@@ -219,84 +217,9 @@ def _check_kinds(series: list[pd.Series], sides: Sequence[str]) -> None:
     known = {kind for kind in kinds if kind is not None}
     if len(known) > 1 and not known <= _NUMERIC and "mixed" not in known and "mixed-integer" not in known:
         found = ", ".join(
-            f"{side} {s.name!r}: {kind or 'empty'}" for side, s, kind in zip(sides, series, kinds, strict=True)
+            f"{side} {s.name!r}: {kind or 'empty'}"
+            for side, s, kind in zip(sides, series, kinds, strict=True)
         )
-        raise ColumnError(f"Key columns of mismatched types never match ({found}); cast one to the other's type.")
-
-
-def row_bytes(table: Table) -> np.ndarray:
-    """What each row of a table takes as payload, in bytes of Arrow buffers.
-
-    >>> from penstock.columns import row_bytes
-    >>> row_bytes({"key": ["a", "bcd"], "ts": [1, 2]}).tolist()
-    [14, 16]
-    """
-    arrow = to_arrow(table)
-    total = np.full(arrow.num_rows, -(-arrow.num_columns // 8), np.int64)  # validity bits
-    for name in arrow.schema.names:
-        chunks = arrow.column(name).chunks
-        if chunks:
-            total += np.concatenate([_value_bytes(chunk) for chunk in chunks])
-    return total
-
-
-def mean_row_bytes(table: Table) -> float:
-    """The average payload of a row, from a sample."""
-    rows = row_count(table)
-    if rows == 0:
-        return 0.0
-    if isinstance(table, pa.Table | pa.RecordBatch):
-        return float(table.nbytes) / rows
-    step = max(1, rows // 1000)
-    if isinstance(table, pd.DataFrame):
-        return float(row_bytes(table.iloc[::step]).mean())
-    return float(row_bytes({name: values[::step] for name, values in table.items()}).mean())
-
-
-def to_arrow(table: Table) -> pa.Table:
-    """A table as an Arrow table.
-
-    >>> from penstock.columns import to_arrow
-    >>> to_arrow({"key": [1]}).num_rows
-    1
-    """
-    column_names(table)
-    if isinstance(table, pa.Table):
-        return table
-    if isinstance(table, pa.RecordBatch):
-        return pa.Table.from_batches([table])
-    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ColumnError(f"A payload column cannot be measured in bytes: {error}") from error
-
-
-def _value_bytes(array: pa.Array) -> np.ndarray:
-    """Bytes per value of one Arrow array."""
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        array, kind = array.cast(kind.value_type), kind.value_type
-    length = len(array)
-    if pa.types.is_null(kind):
-        return np.zeros(length, np.int64)
-    if pa.types.is_boolean(kind):
-        return np.ones(length, np.int64)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-        return lengths.astype(np.int64) + (8 if "large" in str(kind) else 4)
-    if pa.types.is_struct(kind):
-        parts = [_value_bytes(array.field(i)) for i in range(kind.num_fields)]
-        return np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(length, np.int64)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        offsets = array.offsets.to_numpy()
-        child = array.keys if pa.types.is_map(kind) else array.values
-        sizes = _value_bytes(child)
-        if pa.types.is_map(kind):
-            sizes = sizes + _value_bytes(array.items)
-        sums = np.concatenate([[0], np.cumsum(sizes)])
-        return sums[offsets[1:]] - sums[offsets[:-1]] + 4
-    try:
-        return np.full(length, -(-kind.bit_width // 8), np.int64)
-    except ValueError as error:
-        raise ColumnError(f"A payload column of type {kind} cannot be measured in bytes.") from error
+        raise ColumnError(
+            f"Key columns of mismatched types never match ({found}); cast one to the other's type."
+        )

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.columns import row_bytes
 from penstock.joins.config import array_bytes
 from penstock.kernels.layout import P_LIVE, P_USED
+from penstock.payload import row_bytes
 
 SPECS = [*ps.policies.names(), "gdj:method=2"]
 every_policy = pytest.mark.parametrize("spec", SPECS)
@@ -336,3 +336,18 @@ def test_sketch_and_exact_counts_agree_while_there_is_room() -> None:
     second = in_tuples.process(*batch.values(), collect=True, log=True)
     assert first.pairs.tolist() == second.pairs.tolist()
     assert first.log.tolist() == second.log.tolist()
+
+
+@pytest.mark.nojit
+def test_rows_smaller_than_promised_do_not_outgrow_the_tables() -> None:
+    # The tables were made for rows of 900 bytes and more; those of 10 bytes must find the tables full, or be
+    # refused with an error. The interpreter notices an index behind the end of a table.
+    join = ps.WindowJoin(within=10**9, budget=ps.Bytes(32 * KIB), policy="fifo")
+    state = join.start(least_row_bytes=900)
+    n = 300
+    try:
+        state.process([0] * n, list(range(n)), list(range(n)), list(range(n)), [10] * n)
+    except ps.PenstockError:
+        return
+    state.check()
+    assert state.peak_bytes <= 32 * KIB

@@ -235,7 +235,9 @@ def test_the_oracle_agrees_with_the_definition_of_exact() -> None:
 
 
 # Buffers of a thousand tuples and few keys: blocks split, rings and queues are packed, credits spread far.
-@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.name != "age per tuple"], ids=str)
+@pytest.mark.parametrize(
+    "variant", [v for v in VARIANTS if v.name not in ("age per tuple", "gdj method 3")], ids=str
+)
 def test_large_buffers(variant: Variant) -> None:
     random = np.random.default_rng(12)
     n = 1_500

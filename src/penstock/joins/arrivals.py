@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.columns import Table, codes_of, column, column_names, row_bytes, times_of
+from penstock.columns import Table, codes_of, column, column_names, times_of
 from penstock.errors import ColumnError
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS
+from penstock.payload import row_bytes
 from penstock.policies.base import Trace
 
 SIDES = ("left", "right")
@@ -110,17 +111,24 @@ def arrivals_of(
             sizes.append(row_bytes(tables[side])[order])
     place = _merge(*kept_times)
     n = len(place[0]) + len(place[1])
-    merged = [np.empty(n, dtype) for dtype in (np.int8, np.int64, kept_times[0].dtype, np.int64)]
-    size = np.empty(n if sized else 0, np.int64)
+    merged = Arrivals(
+        stream=np.empty(n, np.int8),
+        key=np.empty(n, np.int64),
+        time=np.empty(n, kept_times[0].dtype),
+        row=np.empty(n, np.int64),
+        size=np.empty(n if sized else 0, np.int64),
+        keys=count,
+        unit=times.unit,
+        nulls=(int(np.count_nonzero(codes[0] < 0)), int(np.count_nonzero(codes[1] < 0))),
+    )
     for side in (0, 1):
-        merged[0][place[side]] = side
-        merged[1][place[side]] = kept_codes[side]
-        merged[2][place[side]] = kept_times[side]
-        merged[3][place[side]] = rows[side]
+        merged.stream[place[side]] = side
+        merged.key[place[side]] = kept_codes[side]
+        merged.time[place[side]] = kept_times[side]
+        merged.row[place[side]] = rows[side]
         if sized:
-            size[place[side]] = sizes[side]
-    nulls = tuple(int(np.count_nonzero(codes[side] < 0)) for side in (0, 1))
-    return Arrivals(*merged, size, count, times.unit, (nulls[0], nulls[1]))
+            merged.size[place[side]] = sizes[side]
+    return merged
 
 
 def _in_time(times: np.ndarray) -> np.ndarray:

@@ -160,8 +160,8 @@ def array_bytes(value: Any) -> int:
     """Bytes of all arrays in a nested tuple, views counted once."""
     seen: dict[int, int] = {}
     for array in _arrays(value):
-        owner = array if array.base is None else array.base
-        while getattr(owner, "base", None) is not None:
+        owner: Any = array
+        while owner.base is not None:
             owner = owner.base
         seen[id(owner)] = owner.nbytes
     return sum(seen.values())

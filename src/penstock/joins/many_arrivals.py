@@ -114,7 +114,7 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
     stream = np.repeat(np.arange(len(names)), [len(array) for array in times.arrays])
     row = np.concatenate([np.arange(len(array)) for array in times.arrays])
     key, merged = np.concatenate(codes), np.concatenate(times.arrays)
-    some = (key >= 0).any(axis=1)
+    some = np.asarray((key >= 0).any(axis=1))
     order = np.argsort(merged, kind="stable")
     order = order[some[order]]
     nulls = np.bincount(stream[~some], minlength=len(names))

@@ -30,7 +30,7 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
-from penstock.kernels.many import Batch, Out, apportion_anew, drive_many
+from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew, drive_many
 from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
 from penstock.policies.base import Policy, Setting
 from penstock.window import Resolved
@@ -132,7 +132,7 @@ class ManyState:
     ) -> ManyOutput:
         """Process a batch of arrivals."""
         stream = np.ascontiguousarray(stream, np.int64)
-        batch = Batch(
+        batch = ManyBatch(
             stream,
             self._keys(stream, np.asarray(key, np.int64)),
             np.ascontiguousarray(time, self.config.time_dtype),
@@ -165,10 +165,10 @@ class ManyState:
             raise PenstockError("An arrival needs a key in one of its joins; leave out rows that have none.")
         return np.ascontiguousarray(coded)
 
-    def _run(self, batch: Batch, collect: bool, log: bool) -> ManyOutput:
+    def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
         n, (joins, widest) = len(batch.stream), self.index.scheme.stream.shape
         entries = int(self.store.meta[LIVE]) + n if log else 0
-        out = Out(
+        out = ManyOut(
             np.zeros(n, np.int64),
             np.empty((FIRST_ROOM if collect else 0, 1 + widest), np.int64),
             np.empty((entries, 4), np.int64),
@@ -178,7 +178,7 @@ class ManyState:
         start, limit = 0, self._next_cut(0, n)
         while True:
             self._reserve(limit - start)
-            part = Batch(*(array[:limit] for array in batch))
+            part = ManyBatch(*(array[:limit] for array in batch))
             began = clock.perf_counter()
             start = self._kernel(self.policy, self.store, self.index, part, out, start)
             self.seconds += clock.perf_counter() - began
@@ -206,7 +206,7 @@ class ManyState:
             cut = min(cut, start + self.config.every - int(self.store.meta[ARRIVALS]) % self.config.every)
         return cut
 
-    def _apportion(self, out: Out) -> None:
+    def _apportion(self, out: ManyOut) -> None:
         """Set the limits of the pools by average credit, if that is wanted and due."""
         if self.config.every and self.store.meta[ARRIVALS] % self.config.every == 0:
             began = clock.perf_counter()
@@ -252,7 +252,8 @@ class ManyState:
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
-        extra = {"index": tuple(self.index._replace(k32=None)), "seconds": self.seconds}
+        plain = self.index._asdict() | {"k32": None}  # a view of k64
+        extra = {"index": plain, "seconds": self.seconds}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
@@ -261,7 +262,7 @@ class ManyState:
         config, store, policy, extra = snapshots.unpack(data)
         if not isinstance(config, ManyConfig):
             raise SnapshotError("The snapshot is of another operator, not of a join of many streams.")
-        index = Index(*extra["index"])
+        index = Index(**extra["index"])
         state = cls.__new__(cls)
         state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
         state.seconds = extra["seconds"]

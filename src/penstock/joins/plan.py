@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
-from penstock.columns import Table, mean_row_bytes
+from penstock.columns import Table
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import in_tuples
 from penstock.joins.window import WindowJoin
+from penstock.payload import mean_row_bytes
 from penstock.policies import Policy, get, registered
 from penstock.window import window_of
 

@@ -12,12 +12,10 @@ import struct
 import zlib
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SnapshotError
-from penstock.joins.config import Config
-from penstock.kernels.layout import TIME, Store
+from penstock.kernels.layout import Store
 from penstock.policies import registered
 
 MAGIC = b"PENSTOCK"
@@ -25,15 +23,15 @@ VERSION = 1
 _HEADER = struct.Struct("<8sHIQQ")  # magic, version, checksum, length of the body, its length uncompressed
 
 
-def pack(config: Config, store: Store, policy: Any, extra: dict[str, Any]) -> bytes:
+def pack(config: Any, store: Store, policy: Any, extra: dict[str, Any]) -> bytes:
     """A state as bytes."""
-    plain = store._replace(k32=None, t32=None, f64=None, time=None)
-    body = pickle.dumps((config, tuple(plain), policy, extra), protocol=5)
+    state = _each_tuple((config, store, policy, extra), "without_views")
+    body = pickle.dumps(state, protocol=5)
     packed = pa.compress(body, codec="zstd", asbytes=True)
     return _HEADER.pack(MAGIC, VERSION, zlib.crc32(packed), len(packed), len(body)) + packed
 
 
-def unpack(data: bytes) -> tuple[Config, Store, Any, dict[str, Any]]:
+def unpack(data: bytes) -> tuple[Any, Store, Any, dict[str, Any]]:
     """The parts of a snapshot, or an error that says what is wrong with it."""
     if len(data) < _HEADER.size or data[:8] != MAGIC:
         raise SnapshotError(f"This is not a Penstock snapshot ({len(data)} bytes, no header).")
@@ -47,19 +45,21 @@ def unpack(data: bytes) -> tuple[Config, Store, Any, dict[str, Any]]:
         )
     try:
         body = pa.decompress(packed, decompressed_size=whole, codec="zstd", asbytes=True)
-        config, arrays, policy, extra = _Careful(io.BytesIO(body)).load()
+        state = _Careful(io.BytesIO(body)).load()
     except SnapshotError:
         raise
     except Exception as error:
         raise SnapshotError(f"The snapshot cannot be read: {error}") from error
-    store = Store(*arrays)
-    store = store._replace(
-        k32=store.k64.view(np.int32),
-        t32=store.t64.view(np.int32),
-        f64=store.t64.view(np.float64),
-        time=store.t64.view(config.time_dtype),
-    )
-    return config, store, policy, extra
+    return _each_tuple(state, "with_views")
+
+
+def _each_tuple(value: Any, method: str) -> Any:
+    """A nested tuple in which each part that has the method went through it."""
+    if not isinstance(value, tuple):
+        return value
+    parts = [_each_tuple(part, method) for part in value]
+    whole = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return getattr(whole, method)() if hasattr(whole, method) else whole
 
 
 class _Careful(pickle.Unpickler):

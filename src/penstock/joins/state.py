@@ -30,7 +30,7 @@ from penstock.kernels.layout import (
 from penstock.kernels.ticks import drive_ticks
 from penstock.policies.base import Trace
 
-CHUNK = 1 << 16  # arrivals per call of a driver, so that tables that grow do not grow ahead of need
+CHUNK = 1 << 14  # arrivals per call of a driver, so that tables that grow do not grow ahead of need
 FIRST_ROOM = 1 << 16  # pairs
 
 
@@ -108,9 +108,8 @@ class JoinState:
             batch = Batch(*(np.concatenate(parts) for parts in zip(self._open, batch, strict=True)))
         n = len(batch.key)
         cut = int(np.searchsorted(batch.time, batch.time[-1])) if n else 0
-        sized = len(batch.size) > 0
-        self._open = Batch(*(part[cut:] for part in batch[:4]), batch.size[cut:] if sized else batch.size)
-        return Batch(*(part[:cut] for part in batch[:4]), batch.size[:cut] if sized else batch.size)
+        self._open = Batch(*(part[cut:] for part in batch))
+        return Batch(*(part[:cut] for part in batch))
 
     def _run(self, batch: Batch, collect: bool, log: bool) -> Output:
         n = len(batch.key)

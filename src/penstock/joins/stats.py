@@ -80,7 +80,9 @@ class JoinStats:
         if measure is None:
             return self._distortion
         if measure not in ("sse", "kl"):
-            raise PenstockError(f"There is no measure of distortion {measure!r}{hint(measure, ['sse', 'kl'])}")
+            raise PenstockError(
+                f"There is no measure of distortion {measure!r}{hint(measure, ['sse', 'kl'])}"
+            )
         return getattr(self._distortion, measure)
 
     def as_dict(self) -> dict[str, Any]:

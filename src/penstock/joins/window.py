@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
-from penstock.columns import Table, mean_row_bytes
+from penstock.columns import Table
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, in_tuples, shares_of, with_byte_budget
@@ -19,8 +19,9 @@ from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import ROWS
-from penstock.policies import Policy, get
-from penstock.window import Resolved, Window, window_of
+from penstock.payload import mean_row_bytes
+from penstock.policies import get
+from penstock.window import Resolved, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
 STEPS = ("arrival", "tick")
@@ -95,7 +96,9 @@ class WindowJoin:
         for option in ("warmup", "seed"):
             given = getattr(self, option)
             if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 0:
-                raise PenstockError(f"{option}={given!r} is not allowed; it must be a whole number from 0 up.")
+                raise PenstockError(
+                    f"{option}={given!r} is not allowed; it must be a whole number from 0 up."
+                )
         if isinstance(self.budget, Tuples):
             in_tuples(self.budget, 0, Resolved(0, (0, 0), 0), 0)
 
@@ -211,7 +214,9 @@ class WindowJoin:
         if dtype == np.int64 and any(isinstance(h, float) and not h.is_integer() for h in window.horizons):
             # On whole-number times a span of 1.5 is one of 1; a period cannot be cut like that.
             if window.kind != 0:
-                raise PenstockError("A landmark period must be a whole number in the unit of the time column.")
+                raise PenstockError(
+                    "A landmark period must be a whole number in the unit of the time column."
+                )
             window = dataclasses.replace(window, horizons=tuple(math.floor(h) for h in window.horizons))
         weights = rates or (1.0, 1.0)
         in_clock = (1.0, 1.0) if window.kind == ROWS else rates

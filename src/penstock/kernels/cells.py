@@ -32,6 +32,14 @@ class Cells(NamedTuple):
     free: np.ndarray  # per size: first free block + 1; the cell has the next
     used: np.ndarray  # cells up to here have been handed out
 
+    def without_views(self) -> Cells:
+        """The same without the arrays that are views of others, to be stored."""
+        return self._replace(floats=self.floats[:0])
+
+    def with_views(self) -> Cells:
+        """The counterpart."""
+        return self._replace(floats=self.words.view(np.float64))
+
 
 def new_cells(capacity: int, columns: int) -> Cells:
     """Room for the cells of so many tuples, with so many columns besides the tuple itself.
@@ -137,7 +145,7 @@ def _pack(cells, store):
     for i in range(cells.used[0]):
         for column in range(columns):
             old[i, column] = cells.words[i, column]
-    at = 0
+    at = np.int64(0)
     for entry in range(1, max(store.meta[HIGH_KEY], store.meta[HIGH_TUPLE]) + 1):
         for side in range(2):
             block, room = store.k32[entry, BLOCK + side], 1 << _width(store, np.int64(entry), np.int64(side))
@@ -149,7 +157,7 @@ def _pack(cells, store):
                 for i in range(length):
                     for column in range(columns):
                         cells.words[at + i, column] = old[block + i, column]
-                _set_block(store, np.int64(entry), np.int64(side), np.int64(at), width)
+                _set_block(store, np.int64(entry), np.int64(side), at, width)
                 at += 1 << width
     cells.used[0] = at
     cells.free[:] = 0

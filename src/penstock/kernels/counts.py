@@ -20,10 +20,10 @@ ENTRY_BYTES = 32
 
 
 class Counts(NamedTuple):
-    """`key`, `count` (per stream), and for sketches the error and the heap of each stream."""
+    """`key`, `tally` (per stream), and for sketches the error and the heap of each stream."""
 
     key: np.ndarray  # exact: table of keys; sketch: stream, entry
-    count: np.ndarray  # exact: table entry, stream; sketch: stream, entry
+    tally: np.ndarray  # exact: table entry, stream; sketch: stream, entry
     error: np.ndarray  # exact: 1 where the table entry is taken; sketch: stream, entry
     heap: np.ndarray  # sketch: stream, heap position -> entry
     place: np.ndarray  # sketch: stream, entry -> heap position
@@ -36,7 +36,7 @@ def new_counts(size: int = 1024) -> Counts:
     """An exact table with room for half as many keys as its size, a power of two."""
     return Counts(
         key=np.zeros((1, size), np.int64),
-        count=np.zeros((size, 2), np.int64),
+        tally=np.zeros((size, 2), np.int64),
         error=np.zeros((1, size), np.int64),
         heap=np.zeros((1, 1), np.int32),
         place=np.zeros((1, 1), np.int32),
@@ -53,7 +53,7 @@ def new_sketch(size: int, streams: int = 2) -> Counts:
     buckets = 1 << max(0, (size - 1).bit_length())
     return Counts(
         key=np.zeros((streams, size), np.int64),
-        count=np.zeros((streams, size), np.int64),
+        tally=np.zeros((streams, size), np.int64),
         error=np.zeros((streams, size), np.int64),
         heap=np.zeros((streams, size), np.int32),
         place=np.zeros((streams, size), np.int32),
@@ -96,7 +96,7 @@ def _refill(counts, grown):
             to = _slot(grown, counts.key[0, at])
             grown.key[0, to] = counts.key[0, at]
             grown.error[0, to] = 1
-            grown.count[to] = counts.count[at]
+            grown.tally[to] = counts.tally[at]
     grown.meta[FILLED] = counts.meta[FILLED]
 
 
@@ -121,7 +121,7 @@ def count_key(counts, stream, key):
         counts.error[0, at] = 1
         counts.key[0, at] = key
         counts.meta[FILLED] += 1
-    counts.count[at, stream] += 1
+    counts.tally[at, stream] += 1
 
 
 @jit
@@ -131,9 +131,9 @@ def counted(counts, stream, key):
         entry = _sketch_find(counts, stream, key)
         if entry < 0:
             return 0
-        return counts.count[stream, entry] - counts.error[stream, entry]
+        return counts.tally[stream, entry] - counts.error[stream, entry]
     at = _slot(counts, key)
-    return counts.count[at, stream] if counts.error[0, at] != 0 else 0
+    return counts.tally[at, stream] if counts.error[0, at] != 0 else 0
 
 
 @jit
@@ -155,17 +155,17 @@ def _sketch_count(counts, stream, key):
             counts.meta[FILLED + stream] += 1
             counts.heap[stream, entry] = entry
             counts.place[stream, entry] = entry
-            counts.count[stream, entry] = 0
+            counts.tally[stream, entry] = 0
             _sketch_up(counts, stream, entry)
         else:
             entry = counts.heap[stream, 0]
-            counts.error[stream, entry] = counts.count[stream, entry]
+            counts.error[stream, entry] = counts.tally[stream, entry]
             _sketch_unlink(counts, stream, entry)
         counts.key[stream, entry] = key
         at = np.int64(_mix(key) & np.uint64(counts.bucket.shape[1] - 1))
         counts.chain[stream, entry] = counts.bucket[stream, at]
         counts.bucket[stream, at] = entry + 1
-    counts.count[stream, entry] += 1
+    counts.tally[stream, entry] += 1
     _sketch_down(counts, stream, counts.place[stream, entry])
 
 
@@ -191,23 +191,23 @@ def _sketch_swap(counts, stream, a, b):
 
 @jit
 def _sketch_up(counts, stream, at):
-    count, heap = counts.count[stream], counts.heap[stream]
-    while at > 0 and count[heap[at]] < count[heap[(at - 1) >> 1]]:
+    tally, heap = counts.tally[stream], counts.heap[stream]
+    while at > 0 and tally[heap[at]] < tally[heap[(at - 1) >> 1]]:
         _sketch_swap(counts, stream, at, (at - 1) >> 1)
         at = (at - 1) >> 1
 
 
 @jit
 def _sketch_down(counts, stream, at):
-    count, heap = counts.count[stream], counts.heap[stream]
+    tally, heap = counts.tally[stream], counts.heap[stream]
     length = counts.meta[FILLED + stream]
     while True:
         child = 2 * at + 1
         if child >= length:
             return
-        if child + 1 < length and count[heap[child + 1]] < count[heap[child]]:
+        if child + 1 < length and tally[heap[child + 1]] < tally[heap[child]]:
             child += 1
-        if count[heap[at]] <= count[heap[child]]:
+        if tally[heap[at]] <= tally[heap[child]]:
             return
         _sketch_swap(counts, stream, at, child)
         at = child

@@ -81,7 +81,7 @@ class Out(NamedTuple):
 
 @jit
 def drive(policy, store, batch, out, start):
-    """Process a batch from `start`; the index of the first arrival not processed, if pairs ran out of room."""
+    """Process a batch from `start`; the first arrival not processed, if pairs ran out of room."""
     return _drive(borrow(policy), borrow(store), borrow(batch), borrow(out), start)
 
 

@@ -35,7 +35,6 @@ from numba.extending import (
     register_model,
 )
 
-
 _PROCESS = uuid.uuid4().hex[:12]
 
 
@@ -83,7 +82,6 @@ class Hook:
     """
 
     def __init__(self, default: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, default)
         self.default = default
         self.table: dict[type, Callable[..., Any]] = {}
 
@@ -116,7 +114,7 @@ def hook(default: Callable[..., Any]) -> Any:
     @overload(dispatch, strict=False)
     def typed(policy: Any, *arguments: Any) -> Any:
         kind = policy.target if isinstance(policy, Ref) else policy
-        return registered.of(kind.instance_class) if isinstance(kind, types.BaseNamedTuple) else None
+        return registered.of(kind.instance_class) if hasattr(kind, "instance_class") else None
 
     dispatch.on = registered.on  # type: ignore[attr-defined]
     return dispatch
@@ -131,7 +129,7 @@ class Ref(types.Type):
 
 
 @register_model(Ref)
-class _RefModel(models.PrimitiveModel):  # type: ignore[misc]
+class _RefModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, cgutils.voidptr_t)
 
@@ -148,7 +146,7 @@ def borrow(value: Any) -> Any:
 
 @overload(borrow, strict=False, inline="always")  # the tuple lives in the frame of the caller
 def _borrow(value: Any) -> Any:
-    return lambda value: _reference(value)
+    return lambda value: _reference(value)  # type: ignore[call-arg]
 
 
 @intrinsic
@@ -163,10 +161,10 @@ def _reference(typing_context: Any, value: Any) -> Any:
 
 
 @infer_getattr
-class _RefAttribute(AttributeTemplate):  # type: ignore[misc]
+class _RefAttribute(AttributeTemplate):
     key = Ref
 
-    def generic_resolve(self, ref: Ref, name: str) -> Any:
+    def generic_resolve(self, ref: Ref, name: str) -> Any:  # type: ignore[override]
         if name in ref.target.fields:
             field = ref.target.types[ref.target.fields.index(name)]
             return Ref(field) if isinstance(field, types.BaseTuple) else field
@@ -198,7 +196,7 @@ def prefetch(array: Any, item: int) -> None:
 
 @overload(prefetch, strict=False)
 def _prefetch(array: Any, item: Any) -> Any:
-    return lambda array, item: _fetch(array, item)
+    return lambda array, item: _fetch(array, item)  # type: ignore[call-arg]
 
 
 @intrinsic

@@ -105,6 +105,19 @@ class Store(NamedTuple):
     random: np.ndarray  # state of the generators: of the drops, of the policy
     meta: np.ndarray
 
+    def without_views(self) -> Store:
+        """The same without the arrays that are views of others, to be stored."""
+        return self._replace(k32=self.k32[:0], t32=self.t32[:0], f64=self.f64[:0], time=self.time[:0])
+
+    def with_views(self) -> Store:
+        """The counterpart."""
+        return self._replace(
+            k32=self.k64.view(np.int32),
+            t32=self.t64.view(np.int32),
+            f64=self.t64.view(np.float64),
+            time=self.t64.view(self.time.dtype),
+        )
+
 
 def new_store(
     limits: tuple[int, ...], capacities: tuple[int, ...], time_dtype: np.dtype, seed: int, streams: int = 2

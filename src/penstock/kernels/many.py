@@ -56,7 +56,7 @@ from penstock.kernels.many_index import (
 )
 
 
-class Batch(NamedTuple):
+class ManyBatch(NamedTuple):
     """Arrivals in the order in which they are processed; a key says also which join it is of."""
 
     stream: np.ndarray
@@ -65,7 +65,7 @@ class Batch(NamedTuple):
     row: np.ndarray
 
 
-class Out(NamedTuple):
+class ManyOut(NamedTuple):
     """Where the driver writes; arrays without room mean that this is not wanted."""
 
     counts: np.ndarray  # results per arrival
@@ -304,9 +304,9 @@ def apportion(total, weights):
         shares[i] = np.int64(np.floor(quota))
         rest[i] = quota - shares[i]
     while shares.sum() < total:
-        i = np.argmax(rest)
-        shares[i] += 1
-        rest[i] -= 1.0
+        most = np.argmax(rest)
+        shares[most] += 1
+        rest[most] -= 1.0
     for i in range(shares.shape[0]):
         if shares[i] == 0:
             shares[i] = 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.kernels.jit import jit
+from penstock.kernels.stack import stack_distances
 from penstock.locality._keys import Keys, encode
 
 
@@ -124,37 +124,5 @@ def distances_of(codes: NDArray[np.int64], distinct: int) -> NDArray[np.int64]:
     >>> distances_of(np.array([0, 1, 2, 0]), 3).tolist()
     [-1, -1, -1, 2]
     """
-    distances: NDArray[np.int64] = _mattson(codes, distinct)
-    return distances
-
-
-@jit
-def _mattson(codes: Any, distinct: Any) -> Any:
-    """A Fenwick tree marks the last reference to each key; a distance is the number of marks in between."""
-    n = len(codes)
-    tree = np.zeros(n + 1, np.int64)
-    last = np.full(distinct, -1, np.int64)
-    distances = np.empty(n, np.int64)
-    seen = 0
-    for i in range(n):
-        before = last[codes[i]]
-        last[codes[i]] = i
-        if before < 0:
-            distances[i] = -1
-            seen += 1
-        else:
-            older = 0
-            node = before + 1
-            while node > 0:
-                older += tree[node]
-                node -= node & -node
-            distances[i] = seen - older
-            node = before + 1
-            while node <= n:
-                tree[node] -= 1
-                node += node & -node
-        node = i + 1
-        while node <= n:
-            tree[node] += 1
-            node += node & -node
+    distances: NDArray[np.int64] = stack_distances(codes, distinct)
     return distances

@@ -15,7 +15,17 @@ import numpy as np
 from penstock.errors import PolicyOptionError
 from penstock.kernels import ring
 from penstock.kernels.ages import BINS, age_bin, best_age, trace_ages
-from penstock.kernels.hooks import arrive, enter, leave, make_room, match_each, match_key, match_one, overdue, score
+from penstock.kernels.hooks import (
+    arrive,
+    enter,
+    leave,
+    make_room,
+    match_each,
+    match_key,
+    match_one,
+    overdue,
+    score,
+)
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import ROW, STREAM, TIME
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue

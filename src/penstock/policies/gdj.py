@@ -268,9 +268,7 @@ def _lowest(policy, store, pool):
 def _before_tick(policy, store):
     policy.tuning[SHARED] = 1.0
     for pool in range(store.pools.shape[0]):
-        policy.shared[pool] = quantile(
-            policy.histogram, policy.cells, store, pool, policy.tuning[INITIAL], 0
-        )
+        policy.shared[pool] = quantile(policy.histogram, policy.cells, store, pool, policy.tuning[INITIAL], 0)
 
 
 @newcomer.on(GdjState, GdjRankState)

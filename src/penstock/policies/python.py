@@ -62,10 +62,13 @@ class PythonPolicy(Policy):
     >>> @ps.policies.register
     ... class Hits(ps.policies.PythonPolicy):
     ...     name = "hits"
+    ...
     ...     def entered(self, item, memory):
     ...         item.data = 0
+    ...
     ...     def matched(self, item, memory, now):
     ...         item.data += 1
+    ...
     ...     def score(self, item, now):
     ...         return item.data
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}

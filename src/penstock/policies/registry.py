@@ -63,6 +63,7 @@ def register(policy: AnyPolicy) -> AnyPolicy:
     >>> @policies.register
     ... class Newest(policies.PythonPolicy):
     ...     name = "newest"
+    ...
     ...     def score(self, item, now):
     ...         return -item.arrival
     >>> policies.get("newest")

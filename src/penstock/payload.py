@@ -1,0 +1,96 @@
+"""Payload: what the rows of a table weigh in bytes, whatever their columns are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.columns import Table, column_names, row_count
+from penstock.errors import ColumnError
+
+_VARIABLE = (
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_large_string,
+    pa.types.is_large_binary,
+)
+
+
+def row_bytes(table: Table) -> np.ndarray:
+    """What each row of a table takes as payload, in bytes of Arrow buffers.
+
+    >>> from penstock.payload import row_bytes
+    >>> row_bytes({"key": ["a", "bcd"], "ts": [1, 2]}).tolist()
+    [14, 16]
+    """
+    arrow = to_arrow(table)
+    total = np.full(arrow.num_rows, -(-arrow.num_columns // 8), np.int64)  # validity bits
+    for name in arrow.schema.names:
+        chunks = arrow.column(name).chunks
+        if chunks:
+            total += np.concatenate([_value_bytes(chunk) for chunk in chunks])
+    return total
+
+
+def mean_row_bytes(table: Table) -> float:
+    """The average payload of a row, from a sample."""
+    rows = row_count(table)
+    if rows == 0:
+        return 0.0
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        return float(table.nbytes) / rows
+    step = max(1, rows // 1000)
+    if isinstance(table, pd.DataFrame):
+        return float(row_bytes(table.iloc[::step]).mean())
+    return float(row_bytes({name: values[::step] for name, values in table.items()}).mean())
+
+
+def to_arrow(table: Table) -> pa.Table:
+    """A table as an Arrow table.
+
+    >>> from penstock.payload import to_arrow
+    >>> to_arrow({"key": [1]}).num_rows
+    1
+    """
+    column_names(table)
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ColumnError(f"A payload column cannot be measured in bytes: {error}") from error
+
+
+def _value_bytes(array: pa.Array) -> np.ndarray:
+    """Bytes per value of one Arrow array."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array, kind = array.cast(kind.value_type), kind.value_type
+    length = len(array)
+    if pa.types.is_null(kind):
+        return np.zeros(length, np.int64)
+    if pa.types.is_boolean(kind):
+        return np.ones(length, np.int64)
+    if any(is_kind(kind) for is_kind in _VARIABLE):
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+        return lengths.astype(np.int64) + (8 if "large" in str(kind) else 4)
+    if pa.types.is_struct(kind):
+        parts = [_value_bytes(array.field(i)) for i in range(kind.num_fields)]
+        return np.asarray(sum(parts, np.zeros(length, np.int64)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        offsets = array.offsets.to_numpy()
+        child = array.keys if pa.types.is_map(kind) else array.values
+        sizes = _value_bytes(child)
+        if pa.types.is_map(kind):
+            sizes = sizes + _value_bytes(array.items)
+        sums = np.concatenate([[0], np.cumsum(sizes)])
+        return np.asarray(sums[offsets[1:]] - sums[offsets[:-1]] + 4)
+    try:
+        return np.full(length, -(-kind.bit_width // 8), np.int64)
+    except ValueError as error:
+        raise ColumnError(f"A payload column of type {kind} cannot be measured in bytes.") from error
