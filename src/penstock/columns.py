@@ -65,14 +65,19 @@ def column(table: Table, name: str, side: str) -> pd.Series:
         chunked = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
         if pa.types.is_dictionary(chunked.type):
             chunked = chunked.cast(chunked.type.value_type)
-        return pd.Series(chunked.to_pandas(types_mapper=_keep_integers), name=name)
+        return pd.Series(chunked.to_pandas(types_mapper=_keep_integers)).rename(name)
     values = table[name]
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return column({name: pd.Series(values.to_pandas(types_mapper=_keep_integers))}, name, side)
-    series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values), name=name)
+        return column(pa.table({name: values}), name, side)
+    try:
+        series = values if isinstance(values, pd.Series) else pd.Series(values, name=name)
+    except (ValueError, TypeError) as error:
+        raise ColumnError(f"The column {name!r} of the {side} stream is not a column: {error}") from error
+    if not isinstance(series, pd.Series) or series.ndim != 1:
+        raise ColumnError(f"The column {name!r} of the {side} stream is there more than once.")
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)
-    return series.reset_index(drop=True)
+    return series.reset_index(drop=True).rename(name)
 
 
 def _keep_integers(arrow_type: pa.DataType) -> Any:
@@ -188,14 +193,13 @@ def codes_of(columns: Sequence[Sequence[pd.Series]], sides: Sequence[str]) -> tu
 
 
 def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
-    """Codes over the concatenation of several columns."""
-    kinds = {s.dtype.kind if isinstance(s.dtype, np.dtype) else "O" for s in series if len(s)}
-    if kinds <= set("iu") or kinds <= set("iuf"):
-        joined = pd.Series(np.concatenate([s.to_numpy() for s in series]) if series else [])
-    else:
-        numeric = all(_kind(s) in _NUMERIC for s in series if len(s))
-        parts = [s.astype("float64") if numeric and _kind(s) == "decimal" else s for s in series if len(s)]
-        joined = pd.concat(parts or [pd.Series([], dtype="int64")], ignore_index=True)
+    """Codes over the concatenation of several columns, -1 for null."""
+    parts = [_values(s) for s in series if len(s)] or [np.empty(0, np.int64)]
+    kinds = {part.dtype.kind for part in parts}
+    if len(kinds) > 1:
+        # Integers beyond 2**53 and floats, or signed and unsigned: Python compares them exactly.
+        parts = [part.astype(object) for part in parts]
+    joined = np.concatenate(parts)
     try:
         codes, uniques = pd.factorize(joined)
     except TypeError as error:
@@ -204,6 +208,22 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
             "use a column of numbers, texts, timestamps or tuples."
         ) from error
     return codes.astype(np.int64), len(uniques)
+
+
+def _values(series: pd.Series) -> np.ndarray:
+    """A key column as an array: of a plain type if it is one without nulls, of objects otherwise."""
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = _naive(series)
+    if isinstance(series.dtype, np.dtype):
+        values = series.to_numpy()
+        if values.dtype.kind == "u" and (len(values) == 0 or values.max() < 2**63):
+            return values.astype(np.int64)
+        return values.astype(np.int64) if values.dtype.kind == "i" else values
+    if pd.api.types.is_integer_dtype(series.dtype) and not series.isna().any():
+        return _values(pd.Series(series.to_numpy(dtype="uint64" if "uint" in str(series.dtype) else "int64")))
+    values = series.astype(object).to_numpy(dtype=object, copy=True)
+    values[series.isna().to_numpy()] = None
+    return values
 
 
 def _kind(series: pd.Series) -> str:

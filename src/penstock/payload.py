@@ -35,7 +35,7 @@ def row_bytes(table: Table) -> np.ndarray:
 
 
 def mean_row_bytes(table: Table) -> float:
-    """The average payload of a row, from a sample."""
+    """The average payload of a row, from a sample; a word per column where it cannot be measured."""
     rows = row_count(table)
     if rows == 0:
         return 0.0
@@ -43,8 +43,13 @@ def mean_row_bytes(table: Table) -> float:
         return float(table.nbytes) / rows
     step = max(1, rows // 1000)
     if isinstance(table, pd.DataFrame):
-        return float(row_bytes(table.iloc[::step]).mean())
-    return float(row_bytes({name: values[::step] for name, values in table.items()}).mean())
+        sample: Table = table.iloc[::step]
+    else:
+        sample = {name: values[::step] for name, values in table.items()}
+    try:
+        return float(row_bytes(sample).mean())
+    except ColumnError:  # values that Arrow has no type for, such as tuples of several kinds
+        return 8.0 * len(column_names(table))
 
 
 def to_arrow(table: Table) -> pa.Table:

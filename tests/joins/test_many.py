@@ -236,7 +236,7 @@ def test_room_for_results_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_inputs_of_every_kind_give_the_same() -> None:
     data = random_streams(3, 3, 100, 6)
-    settings = {"time": "ts", "within": 20, "budget": ps.Tuples(20), "policy": "lru"}
+    settings = {"time": "ts", "within": "20 ms", "budget": ps.Tuples(20), "policy": "lru"}
     expected = ps.join_many(data, on="k", collect=True, **settings).results
     frames = {name: pd.DataFrame(columns) for name, columns in data.items()}
     arrows = {name: pa.table(columns) for name, columns in data.items()}
@@ -356,7 +356,7 @@ def test_credit_gives_the_memory_to_the_query_that_earns() -> None:
         for allocation in ("equal", "credit", "unified")
     }
     assert runs["credit"].results > 1.2 * runs["equal"].results
-    assert runs["unified"].results > 1.2 * runs["equal"].results
+    assert runs["credit"].results > runs["unified"].results > runs["equal"].results
     assert sum(runs["credit"].limits[:2]) > sum(runs["credit"].limits[2:])
 
 

@@ -14,8 +14,7 @@ from penstock.budget import Budget, Bytes, Fraction, Tuples
 from penstock.errors import BudgetError
 from penstock.kernels.layout import (
     COMPETE,
-    P_FIXED,
-    P_WEIGHT,
+    P_BYTES,
     ROWS,
     SHED,
     WARMUP,
@@ -39,30 +38,27 @@ class Config:
     step: str
     time_dtype: np.dtype  # of the clocks by which tuples expire
     input_dtype: np.dtype  # of the times of arrivals
-    limits: tuple[int, ...]  # per pool, in tuples or bytes
-    capacities: tuple[int, ...]  # per pool, the most tuples there can be
-    in_bytes: bool = False
-    fixed: int = 1  # what a tuple costs besides its payload
-    base: int = 0  # bytes of tables whose size is fixed
+    capacities: tuple[int, ...]  # per pool, the most tuples
+    payload: tuple[int, ...] | None = None  # per pool, the most bytes of payload, under a byte budget
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
     warmup: int = 0
     seed: int = 0
     rates: tuple[float, float] | None = None
-    mean_row: float = 0.0  # average payload, for reports
+    mean_row: float = 0.0  # average payload
 
     def build(self, trace: Trace | None = None) -> tuple[Store, Any]:
         """An empty store and the state of the policy."""
-        store = new_store(self.limits, self.capacities, self.time_dtype, self.seed)
+        store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
         store.horizon[:] = self.window.horizons
         store.meta[WINDOW] = self.window.kind
         store.meta[WARMUP] = self.warmup
         store.meta[SHED] = self.shed
         ticks_compete = self.step == "tick" and not self.policy.one_by_one
         store.meta[COMPETE] = self.policy.selective or ticks_compete
-        store.pools[:, P_FIXED] = self.fixed
-        store.pools[:, P_WEIGHT] = self.in_bytes
+        if self.payload is not None:
+            store.pools[:, P_BYTES] = self.payload
         store.chance[:] = self.chances
         setting = Setting(
             capacities=self.capacities,
@@ -73,17 +69,6 @@ class Config:
             trace=trace,
         )
         return store, self.policy.build(setting)
-
-    @property
-    def bytes_per_tuple(self) -> float:
-        """What the tables take per tuple, whatever the budget is in."""
-        store, state = dataclasses.replace(self, policy=_sizeable(self.policy)).build()
-        return (array_bytes(store) + array_bytes(state)) / sum(self.capacities)
-
-
-def _sizeable(policy: Policy) -> Policy:
-    """A policy with the same tables that can be built without a trace."""
-    return dataclasses.replace(policy, k="stream", curve="past") if policy.needs_future else policy  # type: ignore[call-arg]
 
 
 def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[int, ...]:
@@ -98,7 +83,7 @@ def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[
     if allocation == "equal" or sum(weights) == 0:
         right = total // 2
     else:
-        right = math.floor(total * weights[1] / sum(weights))
+        right = int(total * weights[1] // sum(weights))
     right = min(max(right, 1), total - 1)
     return total - right, right
 
@@ -106,11 +91,10 @@ def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[
 def in_tuples(budget: Budget, arrivals: int, window: Resolved, span: float) -> int:
     """A budget of tuples or a fraction as a number of tuples, at least one per stream."""
     if isinstance(budget, Fraction):
-        need = 2 * window.length if window.kind == ROWS else window.length
         if window.kind == ROWS:
-            tuples = math.floor(budget.share * min(need, arrivals))
+            tuples = math.floor(budget.share * min(2 * window.length, arrivals))
         else:
-            tuples = budget.tuples(arrivals, need, span)
+            tuples = budget.tuples(arrivals, window.length, span)
         given = f"{budget!r} of this input is {tuples:,} tuples"
     else:
         assert isinstance(budget, Tuples)
@@ -120,46 +104,50 @@ def in_tuples(budget: Budget, arrivals: int, window: Resolved, span: float) -> i
     return tuples
 
 
-def with_byte_budget(
-    config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...], least_row: int
-) -> Config:
-    """The config with limits in bytes, and as many rows in its tables as could ever be needed."""
-    count_bytes = int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
-    shares = shares_of(budget.n, allocation, weights) if budget.n >= 2 else (budget.n,)
-    probe = dataclasses.replace(
-        config,
-        policy=_sizeable(config.policy),
-        capacities=tuple(PROBE for _ in shares),
-        limits=shares,
-        count_bytes=count_bytes,
+def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
+    """The config with its limits from a budget in bytes.
+
+    The tables are laid out for as many tuples of the average size as the budget holds, and count whole
+    from the start; what they leave is for payload. So the budget holds whatever sizes come: tuples larger
+    than the average fill the payload first, smaller ones the tables.
+    """
+    config = dataclasses.replace(
+        config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
     )
-    store, state = probe.build()
-    base = store.buckets.nbytes + probe.policy.fixed_bytes(state)
-    sketch = array_bytes(getattr(state, "counts", ())) if config.policy.counts_keys else 0
-    growing = (base - sketch) / (PROBE * len(shares))
-    rows = (array_bytes(store) + array_bytes(state) - base) / (PROBE * len(shares))
-    fixed = math.ceil(rows) + 1
-    capacities = tuple(
-        int((share - share / budget.n * sketch) // (fixed + growing + least_row)) for share in shares
+    small = _table_bytes(config, (1,) if allocation == "unified" else (1, 1))
+    probe = _table_bytes(config, shares_of(PROBE, allocation, weights))
+    per_tuple = (probe - small) / PROBE
+    tuples = int((budget.n - small) / (per_tuple + config.mean_row))
+    while tuples >= 2:
+        capacities = shares_of(tuples, allocation, weights)
+        left = budget.n - _table_bytes(config, capacities)
+        if left >= tuples * config.mean_row and left >= len(capacities):
+            payload = shares_of(left, allocation, weights)
+            return dataclasses.replace(config, capacities=capacities, payload=payload)
+        tuples = min(tuples - 1, int(tuples * 0.97))
+    needed = small + 4 * math.ceil(per_tuple + config.mean_row)
+    raise BudgetError(
+        f"A join needs room for at least one tuple per stream; {budget!r} was given, and the tables of "
+        f"{config.policy.name} with two tuples of this input take about {needed:,} bytes."
     )
-    if min(capacities) < (1 if allocation != "unified" else 2):
-        needed = len(shares) * 2 * (fixed + math.ceil(growing) + least_row) + sketch
-        raise BudgetError(
-            f"A join needs room for at least one tuple per stream; {budget} was given, and with the index a "
-            f"tuple of this input takes {fixed + math.ceil(growing) + least_row} bytes. Give at least "
-            f"{needed} bytes."
-        )
-    sized = dataclasses.replace(probe, capacities=capacities, policy=config.policy)
-    store, state = dataclasses.replace(sized, policy=probe.policy).build()
-    base = store.buckets.nbytes + probe.policy.fixed_bytes(state) + array_bytes(store[9:])
-    limits = tuple(int(share - share / budget.n * base) for share in shares)
-    return dataclasses.replace(sized, limits=limits, fixed=fixed, base=base, in_bytes=True)
 
 
-def array_bytes(value: Any) -> int:
-    """Bytes of all arrays in a nested tuple, views counted once."""
+def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
+    """What the tables of a config take for so many tuples."""
+    return table_bytes(
+        *dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy)).build()
+    )
+
+
+def _sizeable(policy: Policy) -> Policy:
+    """A policy with the same tables that can be built without a trace."""
+    return dataclasses.replace(policy, k="stream", curve="past") if policy.needs_future else policy  # type: ignore[call-arg]
+
+
+def table_bytes(*parts: Any) -> int:
+    """Bytes of all arrays in nested tuples, views counted once."""
     seen: dict[int, int] = {}
-    for array in _arrays(value):
+    for array in _arrays(parts):
         owner: Any = array
         while owner.base is not None:
             owner = owner.base

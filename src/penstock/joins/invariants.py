@@ -17,12 +17,10 @@ from penstock.kernels.layout import (
     KEY,
     LIVE,
     NEXT,
-    P_FIXED,
+    P_BYTES,
     P_LIMIT,
     P_LIVE,
-    P_PEAK,
     P_USED,
-    P_WEIGHT,
     PREV,
     SHED,
     SIZE,
@@ -72,8 +70,8 @@ def _check_pools(store: Store, live: list[int]) -> None:
         mine = [slot for slot in live if store.pool_of[store.t32[slot, STREAM]] == pool]
         assert row[P_LIVE] == len(mine)
         assert row[P_USED] == sum(int(store.t32[slot, SIZE]) for slot in mine)
-        used = row[P_USED] * row[P_WEIGHT] + row[P_PEAK] * row[P_FIXED]
-        assert used <= row[P_LIMIT], "the budget is exceeded"
+        assert row[P_LIVE] <= row[P_LIMIT], "the budget is exceeded"
+        assert row[P_BYTES] < 0 or row[P_USED] <= row[P_BYTES], "the budget in bytes is exceeded"
 
 
 def _check_rings(store: Store, live: list[int]) -> None:

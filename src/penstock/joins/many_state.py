@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import PenstockError, SnapshotError
+from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.many_invariants import check_many
 from penstock.kernels import counts
@@ -259,9 +259,7 @@ class ManyState:
     @classmethod
     def restore(cls, data: bytes) -> ManyState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
-        config, store, policy, extra = snapshots.unpack(data)
-        if not isinstance(config, ManyConfig):
-            raise SnapshotError("The snapshot is of another operator, not of a join of many streams.")
+        config, store, policy, extra = snapshots.unpack(data, ManyConfig)
         index = Index(**extra["index"])
         state = cls.__new__(cls)
         state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)

@@ -310,7 +310,7 @@ class _Bench:
     def size(self, join: WindowJoin) -> int:
         """The budget of a join in tuples or bytes, or a BudgetError."""
         config = join.configure(self.arrivals(join), self.mean_row)
-        return join.budget.n if isinstance(join.budget, Bytes) else sum(config.limits)
+        return join.budget.n if isinstance(join.budget, Bytes) else sum(config.capacities)
 
     def need(self, join: WindowJoin) -> int:
         try:

@@ -6,6 +6,7 @@ Only descriptions whose parts are plain values, NumPy and Penstock classes are a
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import pickle
 import struct
@@ -17,6 +18,7 @@ import pyarrow as pa
 from penstock.errors import SnapshotError
 from penstock.kernels.layout import Store
 from penstock.policies import registered
+from penstock.policies.python import PythonState
 
 MAGIC = b"PENSTOCK"
 VERSION = 1
@@ -31,8 +33,11 @@ def pack(config: Any, store: Store, policy: Any, extra: dict[str, Any]) -> bytes
     return _HEADER.pack(MAGIC, VERSION, zlib.crc32(packed), len(packed), len(body)) + packed
 
 
-def unpack(data: bytes) -> tuple[Any, Store, Any, dict[str, Any]]:
-    """The parts of a snapshot, or an error that says what is wrong with it."""
+def unpack(data: bytes, config_class: type) -> tuple[Any, Store, Any, dict[str, Any]]:
+    """The parts of a snapshot of an operator with this config, or an error that says what is wrong."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise SnapshotError(f"A snapshot is bytes; {type(data).__name__} was given.")
+    data = bytes(data)
     if len(data) < _HEADER.size or data[:8] != MAGIC:
         raise SnapshotError(f"This is not a Penstock snapshot ({len(data)} bytes, no header).")
     _, version, checksum, length, whole = _HEADER.unpack_from(data)
@@ -45,12 +50,17 @@ def unpack(data: bytes) -> tuple[Any, Store, Any, dict[str, Any]]:
         )
     try:
         body = pa.decompress(packed, decompressed_size=whole, codec="zstd", asbytes=True)
-        state = _Careful(io.BytesIO(body)).load()
+        config, store, policy, extra = _each_tuple(_Careful(io.BytesIO(body)).load(), "with_views")
     except SnapshotError:
         raise
     except Exception as error:
         raise SnapshotError(f"The snapshot cannot be read: {error}") from error
-    return _each_tuple(state, "with_views")
+    if not (isinstance(config, config_class) and isinstance(store, Store) and isinstance(extra, dict)):
+        raise SnapshotError(
+            f"The snapshot is of another operator: it has a {type(config).__name__}, "
+            f"not a {config_class.__name__}."
+        )
+    return config, store, policy, extra
 
 
 def _each_tuple(value: Any, method: str) -> Any:
@@ -62,15 +72,32 @@ def _each_tuple(value: Any, method: str) -> Any:
     return getattr(whole, method)() if hasattr(whole, method) else whole
 
 
+_ARRAYS = {
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+}
+
+
 class _Careful(pickle.Unpickler):
-    """Loads classes only from where a snapshot can have them."""
+    """Loads arrays, and the records and named tuples that Penstock and registered policies define."""
 
     def find_class(self, module: str, name: str) -> Any:
-        root = module.split(".")[0]
-        trusted = root in ("penstock", "numpy") or (module == "builtins" and name in ("bytearray", "set"))
-        if trusted or _is_policy(module, name):
+        if (module, name) in _ARRAYS or (module, name) == ("builtins", "set"):
             return super().find_class(module, name)
+        if "." not in name and (module.split(".")[0] == "penstock" or _is_policy(module, name)):
+            found = super().find_class(module, name)
+            record = isinstance(found, type) and (dataclasses.is_dataclass(found) or _keeps_state(found))
+            if record and found.__module__ == module:
+                return found
         raise SnapshotError(f"The snapshot names {module}.{name}, which has no place in one.")
+
+
+def _keeps_state(found: type) -> bool:
+    """Whether a class is a named tuple, or the state of a policy in plain Python."""
+    return issubclass(found, PythonState) or (issubclass(found, tuple) and hasattr(found, "_fields"))
 
 
 def _is_policy(module: str, name: str) -> bool:

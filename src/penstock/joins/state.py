@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
-from penstock.joins.config import Config
+from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
@@ -64,6 +66,7 @@ class JoinState:
         self.store, self.policy = config.build(trace)
         self.seconds = 0.0
         self.peak_beyond = 0
+        self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be over yet
         kernel = drive_ticks if config.step == "tick" else drive
         self._kernel: Callable[..., int] = kernel if config.policy.compiled else interpreted(kernel)
@@ -87,6 +90,7 @@ class JoinState:
             np.ascontiguousarray(row, np.int64),
             np.ascontiguousarray([] if size is None else size, np.int64),
         )
+        self._check_batch(batch)
         if self.config.step == "tick":
             batch = self._hold_back(batch)
         return self._run(batch, collect, log)
@@ -101,6 +105,25 @@ class JoinState:
         self._run(_empty(self.config), False, False)
         self.seconds = 0.0
         return self
+
+    def _check_batch(self, batch: Batch) -> None:
+        """Refuse what the kernels would not survive."""
+        lengths = [len(part) for part in batch]
+        if len(set(lengths[:4])) != 1 or lengths[4] not in (0, lengths[0]):
+            raise PenstockError(
+                f"stream, key, time, row and size must be equally long; their lengths are {lengths}."
+            )
+        if lengths[0] == 0:
+            return
+        if not ((batch.stream == 0) | (batch.stream == 1)).all():
+            raise PenstockError("stream must be 0 (left) or 1 (right) everywhere.")
+        if (lengths[4] and batch.size.min() < 0) or (lengths[4] and batch.size.max() >= 2**31):
+            raise PenstockError("size must be a number of bytes from 0 to 2 GiB.")
+        if self.config.payload is not None and lengths[4] == 0:
+            raise PenstockError("Under a byte budget every arrival needs its size.")
+        if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
+            raise PenstockError("Arrivals must come in order of time, across batches too.")
+        self._latest = batch.time[-1].item()
 
     def _hold_back(self, batch: Batch) -> Batch:
         """Join the batch to the open tick, and keep its last tick open."""
@@ -154,11 +177,18 @@ class JoinState:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory ever in use: rows, payload, tables and counts."""
-        if self.config.in_bytes:
-            return int(self.store.pools[:, P_PEAK_USED].sum()) + self.config.base + self.peak_beyond
-        per_tuple = self.config.bytes_per_tuple + self.config.mean_row
-        return int(self.store.meta[PEAK_TUPLES] * per_tuple) + self.peak_beyond
+        """The most memory ever in use: tables, scores and counts, and the payload of the tuples."""
+        if self.config.payload is None:
+            payload = int(self.store.meta[PEAK_TUPLES] * self.config.mean_row)
+        else:
+            payload = int(self.store.pools[:, P_PEAK_USED].sum())
+        return self.table_bytes + payload + self.peak_beyond
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
+        beyond = self.config.policy.bytes_beyond(self.policy)
+        return table_bytes(self.store, self.policy) - beyond
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -178,17 +208,22 @@ class JoinState:
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
-        extra = {"seconds": self.seconds, "peak_beyond": self.peak_beyond, "open": self._open}
+        extra = {
+            "seconds": self.seconds,
+            "peak_beyond": self.peak_beyond,
+            "open": self._open,
+            "latest": self._latest,
+        }
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
     def restore(cls, data: bytes) -> JoinState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
-        config, store, policy, extra = snapshots.unpack(data)
+        config, store, policy, extra = snapshots.unpack(data, Config)
         state = cls.__new__(cls)
         state.config, state.store, state.policy = config, store, policy
         state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
-        state._open = extra["open"]
+        state._open, state._latest = extra["open"], extra["latest"]
         kernel = drive_ticks if config.step == "tick" else drive
         state._kernel = kernel if config.policy.compiled else interpreted(kernel)
         return state

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
-from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, WindowError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, in_tuples, shares_of, with_byte_budget
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.kernels.exact import exact_counts
-from penstock.kernels.layout import ROWS
+from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.payload import mean_row_bytes
 from penstock.policies import get
 from penstock.window import Resolved, window_of
@@ -95,7 +95,7 @@ class WindowJoin:
         _check_drop_rate(self.drop_rate)
         for option in ("warmup", "seed"):
             given = getattr(self, option)
-            if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 0:
+            if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 0 <= given < 2**62:
                 raise PenstockError(
                     f"{option}={given!r} is not allowed; it must be a whole number from 0 up."
                 )
@@ -162,12 +162,13 @@ class WindowJoin:
         unit: str = "ms",
         dtype: Any = np.int64,
         rates: tuple[float, float] | None = None,
-        least_row_bytes: int = 0,
+        row_bytes: float = 0.0,
     ) -> JoinState:
         """A state that takes arrivals batch by batch, for streams without an end.
 
         `rates` are the arrivals of each stream per unit of time, where allocation, drop rate or policy
-        need them. A `Fraction` cannot be used: what the exact answer needs is not known beforehand.
+        need them; `row_bytes` is the average payload, by which a byte budget lays out its tables. A
+        `Fraction` cannot be used: what the exact answer needs is not known beforehand.
 
         >>> import penstock as ps
         >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
@@ -188,9 +189,11 @@ class WindowJoin:
                 "allocation='proportional' and drop_rate='unbiased' need rates=(left, right), the arrivals "
                 "of each stream per unit of time."
             )
+        if rates is not None:
+            _check_rates(rates)
         window = self.within.resolve(unit)
         dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
-        return JoinState(self._config(window, dtype, rates, 0, 0.0, least_row_bytes, 0.0))
+        return JoinState(self._config(window, dtype, rates, rates or (1, 1), 0, 0.0, row_bytes))
 
     def configure(self, arrivals: Arrivals, mean_row: float = 0.0) -> Config:
         """The join made concrete for an input."""
@@ -198,59 +201,47 @@ class WindowJoin:
         left, right = arrivals.per_stream
         span = arrivals.span
         rates = (left / span, right / span) if span > 0 else (float(left), float(right))
-        least = int(arrivals.size.min(initial=1 << 30)) if len(arrivals.size) else 0
-        return self._config(window, arrivals.time.dtype, rates, len(arrivals), span, least, mean_row)
+        if len(arrivals.size):
+            mean_row = float(arrivals.size.mean())
+        return self._config(window, arrivals.time.dtype, rates, (left, right), len(arrivals), span, mean_row)
 
     def _config(
         self,
         window: Resolved,
         dtype: np.dtype,
         rates: tuple[float, float] | None,
+        weights: tuple[float, float],
         arrivals: int,
         span: float,
-        least_row: int,
         mean_row: float,
     ) -> Config:
-        if dtype == np.int64 and any(isinstance(h, float) and not h.is_integer() for h in window.horizons):
-            # On whole-number times a span of 1.5 is one of 1; a period cannot be cut like that.
-            if window.kind != 0:
-                raise PenstockError(
-                    "A landmark period must be a whole number in the unit of the time column."
-                )
-            window = dataclasses.replace(window, horizons=tuple(math.floor(h) for h in window.horizons))
-        weights = rates or (1.0, 1.0)
-        in_clock = (1.0, 1.0) if window.kind == ROWS else rates
         config = Config(
-            window=window,
+            window=_fitting(window, dtype),
             policy=self.policy,
             step=self.step,
             time_dtype=np.dtype(np.int64) if window.kind == ROWS else dtype,
             input_dtype=dtype,
-            limits=(1, 1),
             capacities=(1, 1),
             shed=self.drop_at == "arrival",
             warmup=int(self.warmup),
             seed=int(self.seed),
-            rates=in_clock,
+            rates=(1.0, 1.0) if window.kind == ROWS else rates,
             mean_row=mean_row,
         )
         if isinstance(self.budget, Bytes):
-            config = with_byte_budget(config, self.budget, self.allocation, weights, least_row)
+            config = with_byte_budget(config, self.budget, self.allocation, weights)
         else:
             tuples = in_tuples(self.budget, arrivals, window, span)
-            shares = shares_of(tuples, self.allocation, weights)
-            config = dataclasses.replace(config, limits=shares, capacities=shares)
-        return dataclasses.replace(config, chances=self._chances(config, weights, mean_row))
+            config = dataclasses.replace(config, capacities=shares_of(tuples, self.allocation, weights))
+        return dataclasses.replace(config, chances=self._chances(config, weights))
 
-    def _chances(self, config: Config, weights: tuple[float, float], mean_row: float) -> tuple[float, float]:
+    def _chances(self, config: Config, weights: tuple[float, float]) -> tuple[float, float]:
         """The probability of a drop, per stream."""
         if self.drop_rate != "unbiased":
             return float(self.drop_rate), float(self.drop_rate)
-        tuples = [float(limit) for limit in config.limits]
-        if config.in_bytes:
-            tuples = [limit / (config.fixed + mean_row) for limit in config.limits]
+        tuples = [float(capacity) for capacity in config.capacities]
         if len(tuples) == 1:
-            tuples = [tuples[0] * weight / sum(weights) for weight in weights]
+            tuples = [tuples[0] * weight / (sum(weights) or 1) for weight in weights]
         rates = config.rates or weights
         length = config.window.horizons if config.window.kind != ROWS else (config.window.length,) * 2
         need = [rate * horizon for rate, horizon in zip(rates, length, strict=True)]
@@ -274,6 +265,29 @@ class WindowJoin:
                 steps = np.concatenate([[0], np.cumsum(arrivals.time[1:] != arrivals.time[:-1])])
             counts[steps < self.warmup] = 0
         return counts
+
+
+def _fitting(window: Resolved, dtype: np.dtype) -> Resolved:
+    """The window on the scale of the times: on whole numbers a span of 1.5 is one of 1."""
+    if dtype != np.int64:
+        return window
+    if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
+        raise WindowError("A landmark period must be a whole number in the unit of the time column.")
+    left, right = (math.floor(horizon) for horizon in window.horizons)
+    if max(left, right) >= 2**62:
+        raise WindowError(f"A window of {max(left, right)} is longer than 62 bits can tell.")
+    return dataclasses.replace(window, horizons=(left, right))
+
+
+def _check_rates(rates: Any) -> None:
+    try:
+        left, right = (float(rate) for rate in rates)
+    except (TypeError, ValueError):
+        left = right = -1.0
+    if not (0 <= left < math.inf and 0 <= right < math.inf):
+        raise PenstockError(
+            f"rates={rates!r} is not allowed; give a pair (left, right) of arrivals per unit of time."
+        )
 
 
 def _check_drop_rate(given: Any) -> None:

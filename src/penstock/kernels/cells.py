@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, rare
-from penstock.kernels.layout import COUNT, ENTRY, HIGH_KEY, HIGH_TUPLE, NODE, SIDE
+from penstock.kernels.jit import jit, prefetch, rare
+from penstock.kernels.layout import COUNT, ENTRY, HEAD, HIGH_KEY, HIGH_TUPLE, NODE, SIDE
 
 # Columns of a key (32 bits) that belong to its blocks.
 WIDTHS = 7  # logarithm of the size of its block, a byte per side
@@ -55,6 +55,15 @@ def cell_of(cells, store, slot):
     """The cell of a tuple."""
     entry, side = store.t32[slot, ENTRY], store.t32[slot, SIDE]
     return store.k32[entry, BLOCK + side] + store.t32[slot, NODE]
+
+
+@jit
+def fetch_cells(cells, store, entry, side):
+    """Ask for the first cells of a key; the processor sees the rest coming."""
+    first = np.int64(store.k32[entry, BLOCK + side]) * cells.words.shape[1]
+    prefetch(cells.words, first)
+    prefetch(cells.words, first + 8)
+    prefetch(store.t64, 8 * np.int64(store.k32[entry, HEAD + side]))
 
 
 @jit

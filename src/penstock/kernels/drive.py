@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels import ring
-from penstock.kernels.hooks import arrive, enter, leave, make_room, match_key, open_key, overdue
+from penstock.kernels.hooks import arrive, enter, fetch, leave, make_room, match_key, open_key, overdue
 from penstock.kernels.jit import borrow, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
@@ -22,10 +22,7 @@ from penstock.kernels.layout import (
     HEAD,
     NEXT,
     OVERSIZE,
-    P_FIXED,
-    P_LIMIT,
-    P_PEAK,
-    P_WEIGHT,
+    P_BYTES,
     PINNED,
     REFUSED,
     RESULTS,
@@ -54,7 +51,7 @@ LOG_EVICTED = 0
 LOG_EXPIRED = 1
 LOG_DROPPED = 2
 
-AHEAD = 4  # arrivals
+AHEAD = 3  # arrivals
 
 PAIRS = 0
 LOGGED = 1
@@ -90,7 +87,7 @@ def _drive(policy, store, batch, out, start):
     meta = store.meta
     collect = out.pairs.shape[0] > 0
     for i in range(start, batch.key.shape[0]):
-        look_ahead(store, batch, i)
+        look_ahead(policy, store, batch, i)
         stream = np.int64(batch.stream[i])
         dropped = draw_drop(store, stream)
         if dropped and meta[SHED] != 0:
@@ -117,24 +114,25 @@ def _drive(policy, store, batch, out, start):
                 out.counts[i] += matches
                 if collect:
                     emit(store, out, entry, stream, batch.row[i])
-        meta[STEPS] += 1
         if dropped:
             count_dropped(store, out, stream, batch.row[i])
         else:
             entry = pin(policy, store, key, entry)
             admit(policy, store, batch, out, i, store.clock[stream], entry, arrival)
             unpin(store)
+        meta[STEPS] += 1
     return batch.key.shape[0]
 
 
 @jit
-def look_ahead(store, batch, i):
-    """Have the memory that the next arrivals will need on its way: first the bucket, then the key."""
-    n = batch.key.shape[0]
-    if i + 2 * AHEAD < n:
-        prefetch(store.buckets, bucket_of(store, batch.key[i + 2 * AHEAD]))
+def look_ahead(policy, store, batch, i):
+    """Have the memory on its way that the next arrivals will need: the bucket, the key, what the policy has."""
+    if i + 3 * AHEAD < batch.key.shape[0]:
+        prefetch(store.buckets, bucket_of(store, batch.key[i + 3 * AHEAD]))
+        entry = store.buckets[bucket_of(store, batch.key[i + 2 * AHEAD])]
+        prefetch(store.k64, 8 * np.int64(entry))
         entry = store.buckets[bucket_of(store, batch.key[i + AHEAD])]
-        prefetch(store.k64, 8 * entry)
+        fetch(policy, store, np.int64(entry), 1 - np.int64(batch.stream[i + AHEAD]))
 
 
 @jit
@@ -175,11 +173,11 @@ def admit(policy, store, batch, out, i, time, entry, arrival):
     if batch.size.shape[0] > 0:
         size = batch.size[i]
     pool = store.pool_of[stream]
-    row = store.pools[pool]
-    if size * row[P_WEIGHT] + max(row[P_PEAK], 1) * row[P_FIXED] > row[P_LIMIT]:
+    if store.pools[pool, P_BYTES] >= 0 and size > store.pools[pool, P_BYTES]:
         store.meta[OVERSIZE] += 1
         refuse(store, out, stream, batch.row[i])
         return
+    store.entering[0] = time
     while True:
         slot = overdue(policy, store, stream)
         if slot == 0:

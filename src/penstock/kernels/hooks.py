@@ -11,6 +11,11 @@ from penstock.kernels.layout import COMPETE, HEAD, NEXT
 
 
 @hook
+def fetch(policy, store, entry, side):
+    """A key will be matched in a moment: a policy may ask for the memory it will need for its tuples."""
+
+
+@hook
 def arrive(policy, store, stream, key, entry):
     """An arrival of `stream` has come; policies that count keys count here. `entry` may be 0."""
 

@@ -127,6 +127,11 @@ class Ref(types.Type):
         self.target = target
         super().__init__(name=f"Ref({target})")
 
+    @property
+    def key(self) -> Any:
+        """Two references are of one type if their targets are; names alone could be shared."""
+        return self.target
+
 
 @register_model(Ref)
 class _RefModel(models.PrimitiveModel):
@@ -173,7 +178,11 @@ class _RefAttribute(AttributeTemplate):
 
 @lower_getattr_generic(Ref)
 def _get_field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
-    """Load an array without its owner, or refer to a tuple within the tuple."""
+    """Load an array without its owner, or refer to a tuple within the tuple.
+
+    A tuple class may say in `widths` how many columns a two-dimensional array has, which makes its indices
+    shifts instead of multiplications.
+    """
     target = kind.target
     index = target.fields.index(name)
     field = target.types[index]
@@ -186,6 +195,13 @@ def _get_field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> 
         array = context.make_array(field)(context, builder, loaded)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         array.parent = cgutils.get_null_value(array.parent.type)
+        width = getattr(target.instance_class, "widths", {}).get(name)
+        if width is not None:
+            word = array.nitems.type
+            rows = builder.extract_value(array.shape, 0)
+            item = context.get_abi_sizeof(context.get_data_type(field.dtype))
+            array.shape = cgutils.pack_array(builder, [rows, word(width)])
+            array.strides = cgutils.pack_array(builder, [word(width * item), word(item)])
         return array._getvalue()
     return loaded
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.jit import jit
-from penstock.kernels.layout import ARRIVAL, COUNT, HEAD, USE, remaining
+from penstock.kernels.layout import ARRIVAL, COUNT, HEAD, TIME, USE, lifetime
 
 
 class Tournament(NamedTuple):
@@ -83,7 +83,9 @@ def _now(tournament, store, stream):
 def line_score(store, stream, entry):
     """The score of a key: that of its oldest tuple."""
     slot = store.k32[entry, HEAD + stream]
-    return np.float64(store.k64[entry, USE + stream]) * np.float64(remaining(store, slot))
+    return np.float64(store.k64[entry, USE + stream]) * np.float64(
+        lifetime(store, stream, store.time[slot, TIME])
+    )
 
 
 @jit

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.random import new_generators
 
 # Columns of a key, 64 bits wide.
@@ -75,14 +75,13 @@ ROWS = 1
 LANDMARK = 2
 
 # Columns of a pool.
-P_LIMIT = 0  # bytes, or tuples
-P_FIXED = 1  # what each tuple costs: its rows in the tables, or 1
-P_USED = 2  # sum of the sizes
+P_LIMIT = 0  # tuples it may hold
+P_BYTES = 1  # bytes of payload it may hold; -1: payload does not count
+P_USED = 2  # bytes of payload
 P_LIVE = 3  # tuples
-P_PEAK = 4  # most tuples ever; their rows stay taken
-P_PEAK_USED = 5  # most ever in use
-P_WEIGHT = 6  # 1: sizes count towards the limit; 0: only tuples do
-POOL = 7
+P_PEAK = 4  # most tuples ever
+P_PEAK_USED = 5  # most payload ever
+POOL = 6
 
 
 class Store(NamedTuple):
@@ -100,6 +99,7 @@ class Store(NamedTuple):
     pools: np.ndarray
     pool_of: np.ndarray  # stream -> pool
     clock: np.ndarray  # per stream: how far time has come for its tuples
+    entering: np.ndarray  # the time, on its stream's clock, of the arrival that is being admitted
     horizon: np.ndarray  # per stream: how long its tuples can match; the period of a landmark window
     chance: np.ndarray  # per stream: the probability that an arrival is dropped
     random: np.ndarray  # state of the generators: of the drops, of the policy
@@ -119,6 +119,18 @@ class Store(NamedTuple):
         )
 
 
+Store.widths = {  # type: ignore[attr-defined]
+    "k64": 8,
+    "k32": 16,
+    "t64": 8,
+    "t32": 16,
+    "f64": 8,
+    "time": 8,
+    "ends": 2,
+    "pools": POOL,
+}
+
+
 def new_store(
     limits: tuple[int, ...], capacities: tuple[int, ...], time_dtype: np.dtype, seed: int, streams: int = 2
 ) -> Store:
@@ -130,7 +142,7 @@ def new_store(
     ring_size = ring_capacity(total if unified else max(capacities))
     pools = np.zeros((len(limits), POOL), np.int64)
     pools[:, P_LIMIT] = limits
-    pools[:, P_FIXED] = 1
+    pools[:, P_BYTES] = -1
     return Store(
         k64=k64,
         k32=k64.view(np.int32),
@@ -144,6 +156,7 @@ def new_store(
         pools=pools,
         pool_of=np.zeros(streams, np.int64) if unified else np.arange(streams, dtype=np.int64),
         clock=np.full(streams, -1, time_dtype),
+        entering=np.zeros(1, time_dtype),
         horizon=np.zeros(streams, time_dtype),
         chance=np.zeros(streams),
         random=new_generators(seed),
@@ -213,14 +226,23 @@ def drop_key(store, entry):
 
 
 @jit
-def fits(store, pool, size):
-    """Whether one more tuple of this size keeps the pool within its limit.
+def fetch_ahead(store, far, middle, near):
+    """Have the memory on its way that the eviction of tuples will need, three of them at three stages.
 
-    Rows of the tables that were ever used stay taken, so the fixed cost follows the peak.
+    A tuple leads to its key, and the key to its bucket: each can be asked for once the one before is there.
     """
-    row = store.pools[pool]
-    tuples = max(row[P_PEAK], row[P_LIVE] + 1)
-    return (row[P_USED] + size) * row[P_WEIGHT] + tuples * row[P_FIXED] <= row[P_LIMIT]
+    prefetch(store.t64, 8 * far)
+    prefetch(store.k64, 8 * np.int64(store.t32[middle, ENTRY]))
+    prefetch(store.buckets, bucket_of(store, store.k64[store.t32[near, ENTRY], KEY]))
+
+
+@jit
+def fits(store, pool, size):
+    """Whether one more tuple of this size keeps the pool within its limits."""
+    pools = store.pools
+    if pools[pool, P_LIVE] >= pools[pool, P_LIMIT]:
+        return False
+    return pools[pool, P_BYTES] < 0 or pools[pool, P_USED] + size <= pools[pool, P_BYTES]
 
 
 @jit
@@ -243,8 +265,7 @@ def take_tuple(store, stream, side, row, time, size, arrival):
     pool[P_USED] += size
     pool[P_LIVE] += 1
     pool[P_PEAK] = max(pool[P_PEAK], pool[P_LIVE])
-    used = pool[P_USED] * pool[P_WEIGHT] + pool[P_PEAK] * pool[P_FIXED]
-    pool[P_PEAK_USED] = max(pool[P_PEAK_USED], used)
+    pool[P_PEAK_USED] = max(pool[P_PEAK_USED], pool[P_USED])
     meta[LIVE] += 1
     meta[PEAK_TUPLES] = max(meta[PEAK_TUPLES], meta[LIVE])
     return slot
@@ -309,10 +330,9 @@ def lived_out(store, slot):
 
 
 @jit
-def remaining(store, slot):
-    """How long a tuple can still match, in the unit of its stream's clock."""
-    stream = store.t32[slot, STREAM]
-    clock, time, horizon = store.clock[stream], store.time[slot, TIME], store.horizon[stream]
+def lifetime(store, stream, time):
+    """How long a tuple of this time can still match, in the unit of its stream's clock."""
+    clock, horizon = store.clock[stream], store.horizon[stream]
     if store.meta[WINDOW] == LANDMARK:
         return (time // horizon + 1) * horizon - clock
     return time + horizon - clock

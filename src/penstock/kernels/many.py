@@ -29,7 +29,6 @@ from penstock.kernels.layout import (
     NEXT,
     P_LIMIT,
     P_LIVE,
-    P_PEAK,
     PREV,
     RESULTS,
     ROW,
@@ -164,8 +163,10 @@ def count_arrival(store, index, keys, stream):
                     total += counted(index.counts, 0, keys[place] * widest + part)
                     slot = index.k32[entry, CHAIN + 3 * part + OLDEST]
                     while slot != 0:
+                        younger = index.links[slot, scheme.place[join, part], YOUNGER]
+                        prefetch(store.k64, 8 * younger)
                         store.k64[slot, USE] += 1
-                        slot = index.links[slot, scheme.place[join, part], YOUNGER]
+                        slot = younger
     return total
 
 
@@ -178,8 +179,10 @@ def match(policy, store, index, stream, place, arrival):
         if part != scheme.part[stream, place]:
             slot = index.k32[entry, CHAIN + 3 * part + OLDEST]
             while slot != 0:
+                younger = index.links[slot, scheme.place[join, part], YOUNGER]
+                prefetch(store.k64, 8 * younger)
                 match_key(policy, store, slot, 0, arrival)
-                slot = index.links[slot, scheme.place[join, part], YOUNGER]
+                slot = younger
 
 
 @jit
@@ -210,6 +213,7 @@ def admit(policy, store, index, batch, out, i, count, arrival):
     """Let an arrival enter its pool, at the expense of another where need be."""
     stream, keys = np.int64(batch.stream[i]), batch.key[i]
     pool = store.pool_of[stream]
+    store.entering[0] = batch.time[i]
     while not fits(store, pool, 0):
         slot = victim(policy, store, index, pool, stream, first_key(keys), count)
         if slot == 0:
@@ -290,7 +294,6 @@ def _apportion_anew(policy, store, index, out):
             slot, _ = lowest(policy, store, pool)
             evict(policy, store, index, out, slot)
         pools[pool, P_LIMIT] = limits[pool]
-        pools[pool, P_PEAK] = pools[pool, P_LIVE]
 
 
 @jit

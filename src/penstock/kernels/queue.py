@@ -18,7 +18,18 @@ import numpy as np
 
 from penstock.kernels.hooks import score
 from penstock.kernels.jit import jit, rare
-from penstock.kernels.layout import ARRIVAL, ENTRY, HEAD, NEXT, PREV, SIDE, STREAM, ring_capacity
+from penstock.kernels.layout import (
+    ARRIVAL,
+    ENTRY,
+    HEAD,
+    NEXT,
+    PLACE,
+    PREV,
+    SIDE,
+    STREAM,
+    fetch_ahead,
+    ring_capacity,
+)
 
 HEAD_AT = 0
 RUN_LENGTH = 1
@@ -86,15 +97,25 @@ def file_first(policy, queue, store, slot):
     Such a key is in the queue once, by its oldest tuple, so that a use of the key is one filing at most.
     """
     if store.k32[store.t32[slot, ENTRY], HEAD + store.t32[slot, SIDE]] == slot:
-        pool = store.pool_of[store.t32[slot, STREAM]]
-        file_newcomer(queue, store, pool, slot, score(policy, store, slot))
+        file_one(policy, queue, store, slot)
+    else:
+        store.t32[slot, PLACE] = 0
+
+
+@jit
+def file_one(policy, queue, store, slot):
+    """File a newcomer, and note at its tuple that it is filed."""
+    store.t32[slot, PLACE] = 1
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    file_newcomer(queue, store, pool, slot, score(policy, store, slot))
 
 
 @jit
 def file_next(policy, queue, store, slot):
-    """The counterpart: a tuple leaves, and the next of its key takes its place if it was the oldest."""
+    """A tuple leaves, and the next of its key takes its place in the queue if it was the oldest."""
     after = store.t32[slot, NEXT]
-    if after != 0 and store.t32[slot, PREV] == 0:
+    if after != 0 and store.t32[slot, PREV] == 0 and store.t32[after, PLACE] == 0:
+        store.t32[after, PLACE] = 1
         pool = store.pool_of[store.t32[slot, STREAM]]
         file_again(queue, store, pool, after, score(policy, store, after))
 
@@ -105,6 +126,9 @@ def front(policy, queue, store, pool):
     ends = queue.ends[pool]
     run_score, run_tuple = queue.run_score[pool], queue.run_tuple[pool]
     heap_score, heap_tuple = queue.heap_score[pool], queue.heap_tuple[pool]
+    if ends[RUN_LENGTH] > 6 and ends[HEAD_AT] + 6 < run_score.shape[0]:
+        at = ends[HEAD_AT]
+        fetch_ahead(store, run_tuple[at + 6, 1], run_tuple[at + 4, 1], run_tuple[at + 2, 1])
     while True:
         at = ends[HEAD_AT]
         if ends[RUN_LENGTH] == 0:

@@ -8,7 +8,7 @@ and all accesses but the check of the tuple are sequential.
 from __future__ import annotations
 
 from penstock.kernels.jit import jit, rare
-from penstock.kernels.layout import ARRIVAL
+from penstock.kernels.layout import ARRIVAL, fetch_ahead
 
 
 @jit
@@ -38,6 +38,15 @@ def oldest(store, stream):
             ends[0] = 0
         ends[1] -= 1
     return 0
+
+
+@jit
+def prepare(store, stream):
+    """Have the memory on its way that the eviction of the next oldest tuples will need."""
+    head, length = store.ends[stream, 0], store.ends[stream, 1]
+    if length > 6 and head + 6 < store.ring.shape[1]:
+        ring = store.ring[stream]
+        fetch_ahead(store, ring[head + 6, 1], ring[head + 4, 1], ring[head + 2, 1])
 
 
 @rare

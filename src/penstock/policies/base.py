@@ -81,10 +81,6 @@ class Policy:
     def check(self, state: Any, store: Store) -> None:
         """Assert the invariants of the state."""
 
-    def fixed_bytes(self, state: Any) -> int:
-        """Bytes of tables that do not fill up row by row, and so count from the start."""
-        return 0
-
     def bytes_beyond(self, state: Any) -> int:
         """Bytes of the state that the budget does not count (exact key counts under a tuple budget)."""
         return 0

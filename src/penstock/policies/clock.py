@@ -71,10 +71,6 @@ class Clock(Policy):
             w0=np.array([int(np.floor(self.w0))], np.int64),
         )
 
-    def fixed_bytes(self, state: Any) -> int:
-        """The set of free positions."""
-        return int(state.ring.free.words.nbytes)
-
     def check(self, state: Any, store: Store) -> None:
         """Positions are taken once."""
         check_ring(state.ring, store)

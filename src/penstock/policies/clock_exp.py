@@ -1,8 +1,9 @@
 """CLOCK-EXP: CLOCK with scores that fade by a factor instead of falling by 1.
 
 As for CLOCK the step at which the hand would evict a tuple is known from its score. Here a match changes
-it by more or less than one round, so scores are brought up to date tuple by tuple when they match: by as
-many multiplications as the hand has passed the tuple since, which gives the same float64 as a walk would.
+it by more or less than one round, so scores are brought up to date tuple by tuple when they match. The
+hand may have passed a tuple many times since: up to four times the score is multiplied by `rho` step by
+step as a walk would, beyond that by a power from a table, which is the same but for rounding.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import bit_add
-from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, new_cells, remove_cell
-from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, score
+from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
+from penstock.kernels.hooks import enter, fetch, leave, lowest, make_room, match_key, score
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import COUNT, HEAD, PLACE, STREAM, Store
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
@@ -26,11 +27,13 @@ WEIGHT = 1
 VISIT = 2  # the step at which the hand comes next, as seen when the weight was brought up to date
 DUE = 3  # the step at which the hand would evict; -1: to be found anew
 
+POWERS = 1_024
+STEPWISE = 4
+
 # Parameters.
 W0 = 0
-RHO = 1
-THRESHOLD = 2
-FIRST_ROUNDS = 3  # rounds that a newcomer survives without a match, plus one
+THRESHOLD = 1
+FIRST_ROUNDS = 2  # rounds that a newcomer survives without a match, plus one
 
 
 class ClockExpState(NamedTuple):
@@ -40,6 +43,7 @@ class ClockExpState(NamedTuple):
     queue: Queue
     cells: Cells
     parameters: np.ndarray
+    powers: np.ndarray  # of rho
 
 
 @dataclass(frozen=True)
@@ -77,17 +81,15 @@ class ClockExp(Policy):
 
     def build(self, setting: Setting) -> ClockExpState:
         """An empty ring per pool."""
-        rounds = _rounds(float(self.w0), float(self.rho), float(self.threshold))
+        powers = np.cumprod(np.concatenate([[1.0], np.full(POWERS - 1, float(self.rho))]))
+        rounds = _rounds(float(self.w0), float(self.threshold), powers)
         return ClockExpState(
             ring=new_ring(setting.capacities),
             queue=new_queue(setting.capacities),
             cells=new_cells(setting.total, 3),
-            parameters=np.array([self.w0, self.rho, self.threshold, rounds], np.float64),
+            parameters=np.array([self.w0, self.threshold, rounds], np.float64),
+            powers=powers,
         )
-
-    def fixed_bytes(self, state: Any) -> int:
-        """The set of free positions."""
-        return int(state.ring.free.words.nbytes)
 
     def check(self, state: Any, store: Store) -> None:
         """Positions are taken once."""
@@ -95,29 +97,71 @@ class ClockExp(Policy):
 
 
 @jit
-def _rounds(weight, rho, threshold):
-    """How often the hand must pass until it evicts: at least once."""
-    passes = 0
-    while True:
-        weight *= rho
+def _faded(weight, passes, powers):
+    """A score after so many passes of the hand."""
+    while passes > POWERS - 1:
+        weight *= powers[POWERS - 1]
+        passes -= POWERS - 1
+    if passes > STEPWISE:
+        return weight * powers[passes]
+    for _ in range(passes):
+        weight *= powers[1]
+    return weight
+
+
+@jit
+def _rounds(weight, threshold, powers):
+    """How often the hand must pass until it evicts, at least once: from logarithms, then exactly."""
+    passes = np.int64(1)
+    if weight > threshold:
+        passes = max(passes, np.int64(np.log(threshold / weight) / np.log(powers[1])))
+    while passes > 1 and _faded(weight, passes - 1, powers) < threshold:
+        passes -= 1
+    while _faded(weight, passes, powers) >= threshold:
         passes += 1
-        if weight < threshold:
-            return passes
+    return passes
+
+
+@fetch.on(ClockExpState)
+def _fetch(policy, store, entry, side):
+    fetch_cells(policy.cells, store, entry, side)
 
 
 @match_key.on(ClockExpState)
 def _match_key(policy, store, entry, side, arrival):
     pool = store.pool_of[store.t32[store.k32[entry, HEAD + side], STREAM]]
-    step, size, rho = policy.ring.hand[pool], policy.ring.size[pool], policy.parameters[RHO]
-    words, floats = policy.cells.words, policy.cells.floats
     block = store.k32[entry, BLOCK + side]
-    for cell in range(block, block + store.k32[entry, COUNT + side]):
-        weight, visit = floats[cell, WEIGHT], words[cell, VISIT]
-        while visit < step:
-            weight *= rho
-            visit += size
+    cells = (block, block + store.k32[entry, COUNT + side])
+    _raise_weights(
+        policy.cells.words,
+        policy.cells.floats,
+        policy.powers,
+        cells,
+        policy.ring.hand[pool],
+        policy.ring.size[pool],
+    )
+
+
+@jit
+def _raise_weights(words, floats, powers, cells, step, size):
+    """Bring the scores of a stretch of cells up to the present step of the hand, and add 1 to each."""
+    per_step = 1.0 / size
+    for cell in range(cells[0], cells[1]):
+        behind = step - words[cell, VISIT]
+        weight = floats[cell, WEIGHT]
+        if behind > 0:
+            passes = np.int64((behind - 1) * per_step) + 1
+            # Rounding may be one off; a division would take as long as all the rest.
+            if (passes - 1) * size >= behind:
+                passes -= 1
+            elif passes * size < behind:
+                passes += 1
+            words[cell, VISIT] += passes * size
+            if STEPWISE < passes < POWERS:
+                weight *= powers[passes]
+            else:
+                weight = _faded(weight, passes, powers)
         floats[cell, WEIGHT] = weight + 1.0
-        words[cell, VISIT] = visit
         words[cell, DUE] = -1
 
 
@@ -146,7 +190,7 @@ def _score(policy, store, slot):
     words = policy.cells.words
     if words[cell, DUE] < 0:
         weight = policy.cells.floats[cell, WEIGHT]
-        rounds = _rounds(weight, policy.parameters[RHO], policy.parameters[THRESHOLD])
+        rounds = _rounds(weight, policy.parameters[THRESHOLD], policy.powers)
         size = policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
         words[cell, DUE] = words[cell, VISIT] + (rounds - 1) * size
     return np.float64(words[cell, DUE])

@@ -49,6 +49,7 @@ def _lowest(policy, store, pool):
     for stream in range(store.pool_of.shape[0]):
         if store.pool_of[stream] == pool:
             slot = ring.oldest(store, stream)
+            ring.prepare(store, stream)
             if slot != 0 and (best == 0 or store.t64[slot, ARRIVAL] < arrival):
                 best, arrival = slot, store.t64[slot, ARRIVAL]
     return best, np.float64(arrival)

@@ -27,7 +27,7 @@ from penstock.kernels.blocks import (
     block_select,
     new_blocks,
 )
-from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, new_cells, remove_cell
+from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
 from penstock.kernels.histogram import (
     BELOW,
     CREDIT,
@@ -44,6 +44,7 @@ from penstock.kernels.histogram import (
 from penstock.kernels.hooks import (
     before_tick,
     enter,
+    fetch,
     leave,
     lowest,
     match_key,
@@ -217,6 +218,11 @@ def _earn(blocks, store, pool, slot, credit):
 def _credit(policy, store, slot):
     uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
     return policy.cells.words[cell_of(policy.cells, store, slot), CREDIT] + uses
+
+
+@fetch.on(GdjState)
+def _fetch(policy, store, entry, side):
+    fetch_cells(policy.cells, store, entry, side)
 
 
 @match_key.on(GdjState)

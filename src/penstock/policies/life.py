@@ -16,14 +16,13 @@ from penstock.kernels.layout import (
     ENTRY,
     HEAD,
     KEY,
-    LANDMARK,
     NEXT,
     STREAM,
     USE,
-    WINDOW,
+    lifetime,
 )
 from penstock.policies.base import Policy, Setting
-from penstock.policies.prob import counts_beyond, counts_bytes, key_counts
+from penstock.policies.prob import counts_beyond, key_counts
 
 
 class LifeState(NamedTuple):
@@ -64,10 +63,6 @@ class Life(Policy):
     def reserve(self, state: LifeState, arrivals: int) -> LifeState:
         """Let the exact counts grow."""
         return state._replace(counts=reserve(state.counts, arrivals))
-
-    def fixed_bytes(self, state: Any) -> int:
-        """The sketch, and the trees of the tournaments."""
-        return counts_bytes(state.counts) + sum(array.nbytes for array in state.tournament)
 
     def bytes_beyond(self, state: Any) -> int:
         """The exact counts."""
@@ -114,13 +109,8 @@ def _leave(policy, store, slot):
 
 @newcomer.on(LifeState)
 def _newcomer(policy, store, stream, entry):
-    """A newcomer has its whole lifetime before it, or what is left of the landmark period."""
-    whole = store.horizon[stream]
-    if store.meta[WINDOW] == LANDMARK:
-        whole = (store.clock[stream] // whole + 1) * whole - store.clock[stream]
-    else:
-        whole = store.clock[stream] + whole - store.clock[stream]
-    return np.float64(store.k64[entry, USE + stream]) * np.float64(whole)
+    left = lifetime(store, stream, store.entering[0])
+    return np.float64(store.k64[entry, USE + stream]) * np.float64(left)
 
 
 @lowest.on(LifeState)

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import enter, leave, lowest, match_key, newcomer, score
-from penstock.kernels.layout import ARRIVAL, ARRIVALS, ENTRY, SIDE, USE
-from penstock.kernels.queue import Queue, file_first, file_next, front, new_queue
+from penstock.kernels.layout import ARRIVAL, ARRIVALS, BASE, ENTRY, HEAD, PLACE, SIDE, USE
+from penstock.kernels.queue import Queue, file_next, file_one, front, new_queue
 from penstock.policies.base import Policy, Setting
 
 
@@ -44,13 +44,21 @@ class Lru(Policy):
 
 
 @match_key.on(LruState)
-def _match_key(policy, store, entry, stream, arrival):
-    store.k64[entry, USE + stream] = arrival
+def _match_key(policy, store, entry, side, arrival):
+    store.k64[entry, USE + side] = arrival + 1  # 0: never used
 
 
 @enter.on(LruState)
 def _enter(policy, store, slot):
-    file_first(policy, policy.queue, store, slot)
+    entry, side = store.t32[slot, ENTRY], store.t32[slot, SIDE]
+    store.t64[slot, BASE] = store.k64[entry, USE + side]  # uses so far are not its own
+    head = store.k32[entry, HEAD + side]
+    # In tick steps a use by a later arrival of the tick may have come before this tuple entered: then the
+    # older tuples of its key were used after it arrived, and it goes before them.
+    if head == slot or score(policy, store, slot) < score(policy, store, head):
+        file_one(policy, policy.queue, store, slot)
+    else:
+        store.t32[slot, PLACE] = 0
 
 
 @leave.on(LruState)
@@ -61,7 +69,7 @@ def _leave(policy, store, slot):
 @score.on(LruState)
 def _score(policy, store, slot):
     used = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
-    return np.float64(max(store.t64[slot, ARRIVAL], used))
+    return np.float64(used - 1 if used != store.t64[slot, BASE] else store.t64[slot, ARRIVAL])
 
 
 @newcomer.on(LruState)

@@ -61,10 +61,6 @@ class Prob(Policy):
         """Let the exact counts grow."""
         return state._replace(counts=reserve(state.counts, arrivals))
 
-    def fixed_bytes(self, state: Any) -> int:
-        """The sketch."""
-        return counts_bytes(state.counts)
-
     def bytes_beyond(self, state: Any) -> int:
         """The exact counts."""
         return counts_beyond(state.counts)
@@ -77,14 +73,9 @@ def key_counts(setting: Setting) -> Counts:
     return new_sketch(max(1, setting.count_bytes // sketch_bytes_per_key()))
 
 
-def counts_bytes(counts: Counts) -> int:
-    """Bytes of key counts."""
-    return sum(array.nbytes for array in counts)
-
-
 def counts_beyond(counts: Counts) -> int:
     """Bytes of exact counts; those of a sketch are part of the budget."""
-    return 0 if counts.meta[SKETCH] else counts_bytes(counts)
+    return 0 if counts.meta[SKETCH] else sum(array.nbytes for array in counts)
 
 
 @arrive.on(ProbState)

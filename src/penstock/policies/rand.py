@@ -8,17 +8,25 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import before_tick, enter, leave, make_room
-from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store
-from penstock.kernels.random import POLICY, below
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
+from penstock.kernels.random import POLICY, uniform
 from penstock.policies.base import Policy, Setting
+
+AHEAD = 8  # draws
 
 
 class RandState(NamedTuple):
-    """The tuples of each pool in an array without gaps; `waiting` counts the newcomers of a tick."""
+    """The tuples of each pool in an array without gaps; `waiting` counts the newcomers of a tick.
+
+    `drawn` has the next draws of each pool, so that the memory of those they will hit can be fetched.
+    """
 
     members: np.ndarray
     length: np.ndarray
     waiting: np.ndarray
+    drawn: np.ndarray
+    turn: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class Rand(Policy):
             members=np.zeros((pools, max(setting.capacities) + 1), np.int32),
             length=np.zeros(pools, np.int64),
             waiting=np.zeros(pools, np.int64),
+            drawn=np.full((pools, AHEAD), -1.0),
+            turn=np.zeros(pools, np.int64),
         )
 
     def check(self, state: Any, store: Store) -> None:
@@ -78,12 +88,34 @@ def _before_tick(policy, store):
     policy.waiting[:] = 0
 
 
+@jit
+def _draw(policy, store, pool):
+    """The next number in [0, 1) of a pool."""
+    drawn, size = policy.drawn[pool], policy.length[pool]
+    turn = policy.turn[pool]
+    if drawn[turn] < 0.0:
+        for i in range(AHEAD):
+            drawn[i] = uniform(store.random, POLICY)
+    number = drawn[turn]
+    drawn[turn] = uniform(store.random, POLICY)
+    policy.turn[pool] = (turn + 1) % AHEAD
+    members = policy.members[pool]
+    fetch_ahead(
+        store,
+        np.int64(members[np.int64(drawn[turn] * size)]),
+        members[np.int64(drawn[(turn + 4) % AHEAD] * size)],
+        members[np.int64(drawn[(turn + 2) % AHEAD] * size)],
+    )
+    return number
+
+
 @make_room.on(RandState)
 def _make_room(policy, store, pool, stream, entry):
     """In a tick the i-th newcomer without room stays with probability B/(B+i): reservoir sampling."""
     size = policy.length[pool]
+    number = _draw(policy, store, pool)
     if store.meta[COMPETE] != 0:
         policy.waiting[pool] += 1
-        chosen = below(store.random, POLICY, size + policy.waiting[pool])
+        chosen = np.int64(number * (size + policy.waiting[pool]))
         return policy.members[pool, chosen] if chosen < size else 0
-    return policy.members[pool, below(store.random, POLICY, size)]
+    return policy.members[pool, np.int64(number * size)]
