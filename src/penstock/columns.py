@@ -26,11 +26,11 @@ def column_names(table: Table) -> list[str]:
     ['key', 'ts']
     """
     if isinstance(table, pd.DataFrame):
-        return [str(name) for name in table.columns]
+        return list(table.columns)
     if isinstance(table, pa.Table | pa.RecordBatch):
         return list(table.schema.names)
     if isinstance(table, Mapping):
-        return [str(name) for name in table]
+        return list(table)
     raise ColumnError(
         "A stream is a pandas DataFrame, an Arrow table or a dict of arrays; "
         f"{type(table).__name__} was given."
@@ -48,7 +48,12 @@ def row_count(table: Table) -> int:
         return len(table)
     if isinstance(table, pa.Table | pa.RecordBatch):
         return int(table.num_rows)
-    lengths = {str(name): len(column) for name, column in table.items()}
+    for name, values in table.items():
+        if not hasattr(values, "__len__") or isinstance(values, str | bytes | Mapping):
+            raise ColumnError(
+                f"The column {name!r} is not an array but a {type(values).__name__}: {values!r}."
+            )
+    lengths = {str(name): len(values) for name, values in table.items()}
     if len(set(lengths.values())) > 1:
         raise ColumnError(f"The columns of a table must be equally long; their lengths are {lengths}.")
     return next(iter(lengths.values()), 0)
@@ -59,6 +64,8 @@ def column(table: Table, name: str, side: str) -> pd.Series:
     names = column_names(table)
     if name not in names:
         raise ColumnError(f"The {side} stream has no column {name!r}{hint(name, names)}")
+    if names.count(name) > 1:
+        raise ColumnError(f"The column {name!r} of the {side} stream is there more than once.")
     row_count(table)
     if isinstance(table, pa.Table | pa.RecordBatch):
         array = table.column(name)
@@ -73,8 +80,6 @@ def column(table: Table, name: str, side: str) -> pd.Series:
         series = values if isinstance(values, pd.Series) else pd.Series(values, name=name)
     except (ValueError, TypeError) as error:
         raise ColumnError(f"The column {name!r} of the {side} stream is not a column: {error}") from error
-    if not isinstance(series, pd.Series) or series.ndim != 1:
-        raise ColumnError(f"The column {name!r} of the {side} stream is there more than once.")
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)
     return series.reset_index(drop=True).rename(name)
@@ -104,10 +109,11 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
         raise ColumnError(
             f"Time columns must be of one kind ({kinds}); convert numbers to timestamps or the reverse."
         )
+    if len({_is_aware(series) for series in columns if len(series)}) > 1 and all(stamps):
+        raise ColumnError("Time columns must all have a time zone, or none of them; localize the others.")
     if all(stamps) and stamps:
         finest = min((stamp for stamp in stamps if stamp), key=["ns", "us", "ms", "s"].index)
-        stamped = [_naive(series).to_numpy().astype(f"datetime64[{finest}]") for series in columns]
-        return Times(tuple(array.astype(np.int64) for array in stamped), finest)
+        return Times(tuple(_in_unit(series, finest) for series in columns), finest)
     kinds_of = [np.issubdtype(_plain(series).dtype, np.floating) for series in columns]
     dtype = np.float64 if any(kinds_of) else np.int64
     return Times(tuple(_plain(series).astype(dtype) for series in columns), unit)
@@ -125,6 +131,26 @@ def _stamp_unit(series: pd.Series) -> str | None:
     if dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) in ("date", "datetime"):
         return "us"
     return None
+
+
+def _is_aware(series: pd.Series) -> bool:
+    """Whether timestamps have a time zone."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        return getattr(dtype.pyarrow_dtype, "tz", None) is not None
+    return isinstance(dtype, pd.DatetimeTZDtype)
+
+
+def _in_unit(series: pd.Series, unit: str) -> np.ndarray:
+    """Timestamps as whole numbers of a unit."""
+    stamps = _naive(series).to_numpy()
+    converted = stamps.astype(f"datetime64[{unit}]")
+    if not (converted.astype(stamps.dtype) == stamps).all():
+        raise ColumnError(
+            f"The time column {series.name!r} reaches too far for the unit {unit!r} of the other one; "
+            "convert both to a coarser unit."
+        )
+    return converted.astype(np.int64)
 
 
 def _naive(series: pd.Series) -> pd.Series:
@@ -155,7 +181,7 @@ def _check_time(series: pd.Series, side: str) -> None:
         )
     if _stamp_unit(series) is not None or len(series) == 0:
         return
-    numeric = pd.api.types.is_numeric_dtype(series.dtype) and not pd.api.types.is_bool_dtype(series.dtype)
+    numeric = pd.api.types.is_any_real_numeric_dtype(series.dtype)
     if not numeric:
         raise ColumnError(
             f"The time column {name!r} of the {side} stream is of type {series.dtype}; allowed are integers, "
@@ -201,6 +227,8 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
         parts = [part.astype(object) for part in parts]
     joined = np.concatenate(parts)
     try:
+        if joined.dtype == object and pd.api.types.infer_dtype(joined, skipna=True) == "string":
+            return _text_codes(joined)
         codes, uniques = pd.factorize(joined)
     except TypeError as error:
         raise ColumnError(
@@ -208,6 +236,13 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
             "use a column of numbers, texts, timestamps or tuples."
         ) from error
     return codes.astype(np.int64), len(uniques)
+
+
+def _text_codes(texts: np.ndarray) -> tuple[np.ndarray, int]:
+    """Codes of texts, by Arrow: pandas would end them at their first NUL."""
+    encoded = pa.array(texts, pa.large_string(), from_pandas=True).dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), len(encoded.dictionary)
 
 
 def _values(series: pd.Series) -> np.ndarray:
@@ -229,6 +264,8 @@ def _values(series: pd.Series) -> np.ndarray:
 def _kind(series: pd.Series) -> str:
     """What sort of values a key column has, in words."""
     kind = pd.api.types.infer_dtype(series, skipna=True)
+    if _is_aware(series):
+        return "datetime with time zone"
     return {"datetime64": "datetime", "date": "datetime", "bytes": "binary"}.get(kind, kind)
 
 

@@ -87,6 +87,14 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
     if pa.types.is_struct(kind):
         parts = [_value_bytes(array.field(i)) for i in range(kind.num_fields)]
         return np.asarray(sum(parts, np.zeros(length, np.int64)))
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        plain = array.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
+        return _value_bytes(plain) + 8
+    if pa.types.is_fixed_size_list(kind):
+        items = _value_bytes(array.flatten()) if not array.null_count else _value_bytes(array.values)
+        first = 0 if not array.null_count else array.offset * kind.list_size
+        items = items[first : first + length * kind.list_size]
+        return np.asarray(items.reshape(length, kind.list_size).sum(axis=1))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         offsets = array.offsets.to_numpy()
         child = array.keys if pa.types.is_map(kind) else array.values
@@ -94,7 +102,7 @@ def _value_bytes(array: pa.Array) -> np.ndarray:
         if pa.types.is_map(kind):
             sizes = sizes + _value_bytes(array.items)
         sums = np.concatenate([[0], np.cumsum(sizes)])
-        return np.asarray(sums[offsets[1:]] - sums[offsets[:-1]] + 4)
+        return np.asarray(sums[offsets[1:]] - sums[offsets[:-1]] + offsets.itemsize)
     try:
         return np.full(length, -(-kind.bit_width // 8), np.int64)
     except ValueError as error:

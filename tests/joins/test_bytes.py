@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.joins.config import array_bytes
-from penstock.kernels.layout import P_LIVE, P_USED
+from penstock.joins.config import table_bytes
+from penstock.kernels.layout import P_BYTES, P_LIVE, P_USED
 from penstock.payload import row_bytes
 
 SPECS = [*ps.policies.names(), "gdj:method=2"]
@@ -33,42 +33,34 @@ def arrivals(n: int, seed: int, largest: int, keys: int = 50) -> tuple[np.ndarra
 
 
 def started(join: ps.WindowJoin, **options: Any) -> ps.JoinState:
-    """A state whose limits in bytes cannot let in more tuples than its tables have rows.
-
-    A kernel does not check the bounds of its arrays: if this fails, processing would overwrite memory.
-    """
+    """A state whose tables and payload fit the budget together."""
     state = join.start(**options)
-    config, least = state.config, options.get("least_row_bytes", 0)
-    for limit, capacity in zip(config.limits, config.capacities, strict=True):
-        assert limit // (config.fixed + least) <= capacity
+    assert isinstance(join.budget, ps.Bytes)
+    assert state.config.payload is not None
+    assert state.table_bytes + sum(state.config.payload) <= join.budget.n
     return state
 
 
 def resident(state: ps.JoinState) -> int:
-    """What is really there: the payload of the buffered tuples and the arrays, as far as they are used.
-
-    The tables of tuples and keys are as long as they could ever need to be; rows that were never used
-    cost address space only, and the operating system gives no memory for them.
-    """
-    return array_bytes(state.store) + array_bytes(state.policy) + int(state.store.pools[:, P_USED].sum())
+    """What is really there: the payload of the buffered tuples and all arrays."""
+    return table_bytes(state.store) + table_bytes(state.policy) + int(state.store.pools[:, P_USED].sum())
 
 
 @pytest.mark.nojit
 @every_policy
-def test_limits_let_in_no_more_tuples_than_there_are_rows(spec: str) -> None:
-    for budget in (32 * KIB, 64 * KIB, 100 * KIB, 10**6, 10**8):
-        for least in (0, 1, 50, 1_000):
-            started(ps.WindowJoin(within=10**9, budget=ps.Bytes(budget), policy=spec), least_row_bytes=least)
+def test_tables_and_payload_share_the_budget(spec: str) -> None:
+    for budget in (64 * KIB, 100 * KIB, 10**6, 10**7):
+        for average in (0, 1, 50, 1_000):
+            started(ps.WindowJoin(within=10**9, budget=ps.Bytes(budget), policy=spec), row_bytes=average)
 
 
 @pytest.mark.nojit
 @every_policy
 def test_rows_of_one_size_do_not_outgrow_the_tables(spec: str) -> None:
     # 200 rows of 8 + 8 bytes and more than fit: the interpreter notices an index behind the end of a table.
-    join = ps.WindowJoin(within=10**9, budget=ps.Bytes(16 * KIB), policy=spec)
-    started(join, least_row_bytes=17)
+    join = ps.WindowJoin(within=10**9, budget=ps.Bytes(32 * KIB), policy=spec)
     table = {"key": np.arange(200), "ts": np.arange(200)}
-    assert join.run(table, table, on="key", time="ts").stats.peak_bytes <= 16 * KIB
+    assert join.run(table, table, on="key", time="ts").stats.peak_bytes <= 32 * KIB
 
 
 # Small budgets, where fixed costs weigh most, up to middling ones.
@@ -81,7 +73,7 @@ def test_tables_alone_fit_the_budget(spec: str, budget: int) -> None:
         state = join.start()
     except ps.PenstockError:
         return  # refused as too small, which is honest too
-    assert array_bytes(state.store) + array_bytes(state.policy) <= budget
+    assert table_bytes(state.store) + table_bytes(state.policy) <= budget
 
 
 @pytest.mark.parametrize("allocation", ["equal", "proportional", "unified"])
@@ -124,7 +116,7 @@ def test_never_exceeded_by_payload(spec: str, step: str, seed: int, largest: int
 def test_the_budget_is_used(spec: str) -> None:
     """Half of it at least holds payload when tuples are large: honest is not the same as timid."""
     join = ps.WindowJoin(within=10**9, budget=ps.Bytes(512 * KIB), policy=spec, allocation="equal")
-    state = started(join, least_row_bytes=900, rates=(1.0, 1.0))
+    state = started(join, row_bytes=900, rates=(1.0, 1.0))
     stream, key, time, row, _ = arrivals(3_000, 2, 0)
     state.process(stream, key, time, row, np.full(3_000, 1_000))
     assert state.totals()["evicted"] > 0
@@ -159,7 +151,7 @@ def test_several_small_tuples_make_room_for_a_large_one() -> None:
     n = 60
     state.process([0] * n, list(range(n)), list(range(n)), list(range(n)), [10] * n)
     before = state.buffered
-    room = int(state.store.pools[0, 0] - state.store.pools[0, 4] * state.store.pools[0, 1])
+    room = int(state.store.pools[0, P_BYTES])
     out = state.process([0], [99], [n], [n], [room - 20], log=True)
     gone = out.log[:, 2].tolist()
     assert len(gone) > 3, "one victim is not enough"
@@ -170,7 +162,7 @@ def test_several_small_tuples_make_room_for_a_large_one() -> None:
 
 
 def test_room_is_given_back_when_tuples_leave() -> None:
-    state = ps.WindowJoin(within=5, budget=ps.Bytes(64 * KIB), policy="lru").start()
+    state = ps.WindowJoin(within=5, budget=ps.Bytes(64 * KIB), policy="lru").start(row_bytes=9_000)
     for time in range(0, 3_000, 10):
         state.process([0, 1], [time, time + 1], [time, time], [time, time], [9_000, 9_000])
     totals = state.totals()
@@ -292,7 +284,7 @@ def test_more_bytes_more_tuples() -> None:
 @pytest.mark.parametrize("budget", [16 * KIB, 100 * KIB, 1_000 * KIB])
 def test_key_counts_take_a_fifth_at_most(policy: str, budget: int) -> None:
     state = started(ps.WindowJoin(within=10**6, budget=ps.Bytes(budget), policy=policy))
-    assert 0 < array_bytes(state.policy.counts) <= 0.2 * budget
+    assert 0 < table_bytes(state.policy.counts) <= 0.2 * budget
     n = 20_000
     random = np.random.default_rng(1)
     # Far more keys than the counts can hold.
@@ -303,7 +295,7 @@ def test_key_counts_take_a_fifth_at_most(policy: str, budget: int) -> None:
         np.arange(n),
         np.zeros(n, np.int64),
     )
-    assert array_bytes(state.policy.counts) <= 0.2 * budget
+    assert table_bytes(state.policy.counts) <= 0.2 * budget
     assert state.peak_bytes <= budget
     state.check()
 
@@ -329,7 +321,7 @@ def test_sketch_and_exact_counts_agree_while_there_is_room() -> None:
         "row": np.arange(n),
     }
     in_bytes = started(ps.WindowJoin(within=500, budget=ps.Bytes(64 * KIB), policy="prob"))
-    limit = [int(live) for live in (in_bytes.config.limits[s] // in_bytes.config.fixed for s in (0, 1))]
+    limit = in_bytes.config.capacities
     in_tuples = ps.WindowJoin(within=500, budget=ps.Tuples(sum(limit)), policy="prob").start()
     assert limit[0] - limit[1] in (0, 1)
     first = in_bytes.process(*batch.values(), np.zeros(n, np.int64), collect=True, log=True)
@@ -343,7 +335,7 @@ def test_rows_smaller_than_promised_do_not_outgrow_the_tables() -> None:
     # The tables were made for rows of 900 bytes and more; those of 10 bytes must find the tables full, or be
     # refused with an error. The interpreter notices an index behind the end of a table.
     join = ps.WindowJoin(within=10**9, budget=ps.Bytes(32 * KIB), policy="fifo")
-    state = join.start(least_row_bytes=900)
+    state = join.start(row_bytes=900)
     n = 300
     try:
         state.process([0] * n, list(range(n)), list(range(n)), list(range(n)), [10] * n)

@@ -69,7 +69,7 @@ def test_sketch_is_a_heap_of_counts_that_add_up(arrivals: list[tuple[int, int]],
         seen[stream] += 1
     for stream in (0, 1):
         filled = int(sketch.meta[stream])
-        heap, counts = sketch.heap[stream, :filled], sketch.count[stream]
+        heap, counts = sketch.heap[stream, :filled], sketch.tally[stream]
         assert counts[:filled].sum() == seen[stream], "space-saving: the counts of all keys are all arrivals"
         assert sorted(heap.tolist()) == list(range(filled))
         assert all(counts[heap[(i - 1) // 2]] <= counts[heap[i]] for i in range(1, filled))

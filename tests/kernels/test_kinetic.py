@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.kernels.hooks import lowest
 from penstock.kernels.jit import jit
-from penstock.kernels.layout import ARRIVAL, ENTRY, HIGH_TUPLE, STREAM, USE, remaining
+from penstock.kernels.layout import ARRIVAL, ENTRY, HIGH_TUPLE, STREAM, TIME, USE, lifetime
 from tests.joins.agreement import VARIANTS, Case, assert_agrees
 
 LIFE = next(variant for variant in VARIANTS if variant.name == "life")
@@ -28,8 +28,10 @@ def by_scan(state: ps.JoinState, pool: int) -> int:
     mine = [s for s in slots if store.pool_of[store.t32[s, STREAM]] == pool]
 
     def value(slot: int) -> tuple[float, int]:
-        count = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, STREAM]]
-        return float(count) * float(remaining(store, slot)), int(store.t64[slot, ARRIVAL])
+        stream = int(store.t32[slot, STREAM])
+        count = store.k64[store.t32[slot, ENTRY], USE + stream]
+        left = lifetime(store, stream, store.time[slot, TIME])
+        return float(count) * float(left), int(store.t64[slot, ARRIVAL])
 
     return min(mine, key=value, default=0)
 

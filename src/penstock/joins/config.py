@@ -114,21 +114,21 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
     config = dataclasses.replace(
         config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
     )
-    small = _table_bytes(config, (1,) if allocation == "unified" else (1, 1))
-    probe = _table_bytes(config, shares_of(PROBE, allocation, weights))
-    per_tuple = (probe - small) / PROBE
-    tuples = int((budget.n - small) / (per_tuple + config.mean_row))
+    least = _table_bytes(config, shares_of(2, allocation, weights))
+    per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE
+    tuples = max(2, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
     while tuples >= 2:
         capacities = shares_of(tuples, allocation, weights)
         left = budget.n - _table_bytes(config, capacities)
-        if left >= tuples * config.mean_row and left >= len(capacities):
+        if left >= max(2, tuples * config.mean_row):
             payload = shares_of(left, allocation, weights)
             return dataclasses.replace(config, capacities=capacities, payload=payload)
         tuples = min(tuples - 1, int(tuples * 0.97))
-    needed = small + 4 * math.ceil(per_tuple + config.mean_row)
+    bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))
+    needed = math.ceil((bare + 2 * config.mean_row + 64) / (1 - COUNT_SHARE if config.count_bytes else 1))
     raise BudgetError(
-        f"A join needs room for at least one tuple per stream; {budget!r} was given, and the tables of "
-        f"{config.policy.name} with two tuples of this input take about {needed:,} bytes."
+        f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
+        f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."
     )
 
 
@@ -149,7 +149,7 @@ def table_bytes(*parts: Any) -> int:
     seen: dict[int, int] = {}
     for array in _arrays(parts):
         owner: Any = array
-        while owner.base is not None:
+        while isinstance(owner.base, np.ndarray):
             owner = owner.base
         seen[id(owner)] = owner.nbytes
     return sum(seen.values())

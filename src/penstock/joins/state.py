@@ -32,7 +32,8 @@ from penstock.kernels.layout import (
 from penstock.kernels.ticks import drive_ticks
 from penstock.policies.base import Trace
 
-CHUNK = 1 << 14  # arrivals per call of a driver, so that tables that grow do not grow ahead of need
+CHUNK = 1 << 16  # arrivals per call of a driver
+GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
 FIRST_ROOM = 1 << 16  # pairs
 
 
@@ -163,7 +164,8 @@ class JoinState:
 
     def _next_cut(self, batch: Batch, start: int) -> int:
         """Where the next chunk ends: between two ticks if steps are ticks."""
-        cut = min(start + CHUNK, len(batch.key))
+        chunk = GROWING_CHUNK if self.config.policy.counts_keys else CHUNK
+        cut = min(start + chunk, len(batch.key))
         if self.config.step == "tick" and cut < len(batch.key):
             before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start
             after = int(np.searchsorted(batch.time[start:], batch.time[cut], side="right")) + start

@@ -134,6 +134,7 @@ class WindowJoin:
         self, arrivals: Arrivals, *, collect: bool = False, log: bool = False, mean_row: float = 0.0
     ) -> JoinRun:
         """Join arrivals that are in processing order already (see `penstock.joins.arrivals_of`)."""
+        arrivals = self._suited(arrivals)
         config = self.configure(arrivals, mean_row)
         trace = arrivals.trace(arrivals.clocked(config.window.kind)) if config.policy.needs_future else None
         state = JoinState(config, trace).warm()
@@ -156,13 +157,20 @@ class WindowJoin:
         )
         return JoinRun(stats, _pairs(parts) if collect else None, _events(parts) if log else None)
 
+    def _suited(self, arrivals: Arrivals) -> Arrivals:
+        """The arrivals with times in floats if a landmark period is not a whole number of their unit."""
+        window = self.within.resolve(arrivals.unit)
+        if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
+            return dataclasses.replace(arrivals, time=arrivals.time.astype(np.float64))
+        return arrivals
+
     def start(
         self,
         *,
         unit: str = "ms",
         dtype: Any = np.int64,
         rates: tuple[float, float] | None = None,
-        row_bytes: float = 0.0,
+        row_bytes: float = 64.0,
     ) -> JoinState:
         """A state that takes arrivals batch by batch, for streams without an end.
 

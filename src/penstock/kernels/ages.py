@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.kernels.jit import jit
 
-BINS = 512
+BINS = 128
 
 
 @jit
@@ -37,7 +37,7 @@ def trace_ages(stream, key, time, keys, horizon, curve, width, best):
     """Walk all results of the exact join: add each to its stream's curve, and find each arrival's best age.
 
     `best` (per arrival) gets the age a with the largest number of results up to a, divided by a, no less
-    than `width[s] / BINS` so that results at age 0 count; 0 for an arrival without results. O(results).
+    than `width[s] / 1000` so that results at age 0 count; 0 for an arrival without results. O(results).
     """
     n = key.shape[0]
     # Positions of each key's arrivals in order.

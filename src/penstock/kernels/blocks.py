@@ -1,7 +1,7 @@
-"""A sorted list of (score, arrival) that tells ranks: blocks of at most 512 entries, in order.
+"""A sorted list of (score, arrival) that tells ranks: blocks of at most 128 entries, in order.
 
 Insertion and removal shift within a block, a rank adds up the lengths of the blocks before it:
-O(n / 512 + 512) simple steps, all sequential, which for buffers up to a million tuples beats a tree.
+O(n / 128 + 128) simple steps, all sequential, which for buffers up to a million tuples beats a tree.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.kernels.jit import jit, rare
 
-WIDTH = 512
+WIDTH = 128
 
 
 class Blocks(NamedTuple):

@@ -126,7 +126,7 @@ def _drive(policy, store, batch, out, start):
 
 @jit
 def look_ahead(policy, store, batch, i):
-    """Have the memory on its way that the next arrivals will need: the bucket, the key, what the policy has."""
+    """Have the memory on its way that the next arrivals will need: the bucket, the key, and more."""
     if i + 3 * AHEAD < batch.key.shape[0]:
         prefetch(store.buckets, bucket_of(store, batch.key[i + 3 * AHEAD]))
         entry = store.buckets[bucket_of(store, batch.key[i + 2 * AHEAD])]

@@ -206,7 +206,7 @@ def _get_field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> 
     return loaded
 
 
-def prefetch(array: Any, item: int) -> None:
+def prefetch(array: Any, item: Any) -> None:
     """Ask the processor to fetch the cache line of an item, counted in items from the start of the array."""
 
 

@@ -93,7 +93,8 @@ class Age(Policy):
             self.require(self.curve in ("past", "trace"), "curve", "'past', 'trace' or a tuple of numbers")
         else:
             for curve in self._curves():
-                fine = len(curve) > 0 and all(is_number(p) and p >= 0 for p in curve)
+                fine = isinstance(curve, tuple) and len(curve) > 0
+                fine = fine and all(is_number(p) and 0 <= p < float("inf") for p in curve)
                 self.require(fine, "curve", "'past', 'trace', or a tuple of numbers from 0 up")
 
     @property

@@ -94,11 +94,20 @@ class Policy:
     def spell(self) -> str:
         """The policy as a string that `policies.get` understands, defaults left out."""
         options = [
-            f"{field.name}={getattr(self, field.name)}"
+            f"{field.name}={_spelled(getattr(self, field.name))}"
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         ]
         return self.name + (":" + ",".join(options) if options else "")
+
+
+def _spelled(value: Any) -> str:
+    """A parameter as text: tuples with "/" between their members, pairs of tuples with "|"."""
+    if not isinstance(value, tuple):
+        return str(value)
+    between = "|" if any(isinstance(part, tuple) for part in value) else "/"
+    text = between.join(_spelled(part) for part in value)
+    return text if len(value) > 1 else text + between
 
 
 def is_number(value: object) -> bool:

@@ -129,7 +129,7 @@ class GreedyDualJoin(Policy):
 
     name: ClassVar[str] = "gdj"
     summary: ClassVar[str] = "the tuple with the least credit goes; matches earn credit"
-    cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/512) per match)"
+    cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/128) per match)"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
 
     def __post_init__(self) -> None:

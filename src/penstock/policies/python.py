@@ -148,7 +148,7 @@ def _leave(state, store, slot):
 @score.on(PythonState)
 def _score(state, store, slot):
     item = state.items[int(slot)]
-    return float(state.policy.score(item, store.clock[item.stream].item()))
+    return _number(state, item, store.clock[item.stream].item())
 
 
 @lowest.on(PythonState)
@@ -173,4 +173,16 @@ def _newcomer(state, store, stream, entry):
         row=-1,
     )
     state.policy.entered(item, copy.deepcopy(state.memory))
-    return float(state.policy.score(item, item.time))
+    return _number(state, item, item.time)
+
+
+def _number(state: PythonState, item: Item, now: Any) -> float:
+    """The score of an item, or an error that says what it is instead of a number."""
+    given = state.policy.score(item, now)
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        value = float("nan")
+    if value != value or isinstance(given, str):
+        raise PolicyOptionError(f"{state.policy.name}: score() must give a number; it gave {given!r}.")
+    return value

@@ -132,7 +132,10 @@ def _options(policy: type[Policy], text: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A number, a truth value, or the text itself."""
+    """A number, a truth value, a tuple ("1/2", "1/2|3/4"), or the text itself."""
+    for between in ("|", "/"):
+        if between in text:
+            return tuple(_value(part) for part in text.removesuffix(between).split(between))
     for kind in (int, float):
         try:
             return kind(text)
