@@ -184,5 +184,7 @@ def _number(state: PythonState, item: Item, now: Any) -> float:
     except (TypeError, ValueError):
         value = float("nan")
     if value != value or isinstance(given, str):
-        raise PolicyOptionError(f"{state.policy.name}: score() must give a number; it gave {given!r}.")
+        raise PolicyOptionError(
+            f"{type(state.policy).__name__}.score() must give a number; it gave {given!r}."
+        )
     return value
