@@ -3,7 +3,8 @@
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.many import ManyRun, ManyStats, join_many
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
-from penstock.joins.plan import Plan, PlanRow, plan
+from penstock.joins.plan import plan
+from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import Distortion, JoinRun, JoinStats
 from penstock.joins.window import WindowJoin
