@@ -256,3 +256,10 @@ def test_large_buffers(variant: Variant) -> None:
     named |= {f"gdj method {m}": ps.policies.GreedyDualJoin(initial=0.5, method=m) for m in (1, 2, 3)}
     policy = named.get(variant.name, variant.oracle)
     assert_agrees(case, case.run(policy), variant, policy)
+
+
+def test_a_newcomer_may_be_older_than_a_use_in_its_tick() -> None:
+    # Left 1 arrives before right 0, whose match with left 0 is therefore the later event: left 1 goes.
+    case = Case([(0, "a"), (1, "a")], [(1, "a")], within=1, budget=2, step="tick")
+    lru = next(variant for variant in VARIANTS if variant.name == "lru")
+    assert_agrees(case, case.run("lru"), lru, "lru")

@@ -21,6 +21,7 @@ from penstock.kernels.layout import (
     EXPIRED,
     HEAD,
     NEXT,
+    NUMBER,
     OVERSIZE,
     P_BYTES,
     PINNED,
@@ -178,6 +179,7 @@ def admit(policy, store, batch, out, i, time, entry, arrival):
         refuse(store, out, stream, batch.row[i])
         return
     store.entering[0] = time
+    store.meta[NUMBER] = arrival
     while True:
         slot = overdue(policy, store, stream)
         if slot == 0:

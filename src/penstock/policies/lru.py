@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import enter, leave, lowest, match_key, newcomer, score
-from penstock.kernels.layout import ARRIVAL, ARRIVALS, BASE, ENTRY, HEAD, PLACE, SIDE, USE
+from penstock.kernels.layout import ARRIVAL, BASE, ENTRY, HEAD, NUMBER, PLACE, SIDE, USE
 from penstock.kernels.queue import Queue, file_next, file_one, front, new_queue
 from penstock.policies.base import Policy, Setting
 
@@ -74,7 +74,7 @@ def _score(policy, store, slot):
 
 @newcomer.on(LruState)
 def _newcomer(policy, store, stream, entry):
-    return np.float64(store.meta[ARRIVALS])
+    return np.float64(store.meta[NUMBER])
 
 
 @lowest.on(LruState)
