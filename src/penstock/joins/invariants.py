@@ -76,10 +76,11 @@ def _check_pools(store: Store, live: list[int]) -> None:
 
 def _check_rings(store: Store, live: list[int]) -> None:
     for stream in range(len(store.ends)):
-        head, length = store.ends[stream]
-        places = (head + np.arange(length)) % store.ring.shape[1]
+        first, after = store.ends[stream]
+        places = np.arange(first, after) % store.ring.shape[1]
         entries = store.ring[stream, places]
-        valid = [int(slot) for arrival, slot in entries if store.t64[slot, ARRIVAL] == arrival]
+        valid = [int(slot) for slot in entries if slot != 0]
+        assert np.array_equal(store.place[entries[entries != 0]], places[entries != 0])
         mine = {slot for slot in live if store.t32[slot, STREAM] == stream}
         assert set(valid) == mine, "the ring misses a tuple"
         assert len(valid) == len(mine)

@@ -142,7 +142,8 @@ def advance(store, stream, time):
     if store.meta[WINDOW] == ROWS:
         store.clock[stream] += 1
     else:
-        store.clock[:] = time
+        for each in range(2):
+            store.clock[each] = time
 
 
 @jit
@@ -201,6 +202,7 @@ def remove(policy, store, slot):
     """Take a tuple out of the store."""
     leave(policy, store, slot)
     unlink(store, slot)
+    ring.remove(store, slot)
     free_tuple(store, slot)
 
 

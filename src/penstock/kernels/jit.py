@@ -181,7 +181,9 @@ def _get_field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> 
     """Load an array without its owner, or refer to a tuple within the tuple.
 
     A tuple class may say in `widths` how many columns a two-dimensional array has, which makes its indices
-    shifts instead of multiplications.
+    shifts instead of multiplications, and in `tables` which of these are never indexed by a negative row:
+    their number of rows reads as 0, which spares every access the addition of that number to negative ones,
+    a fifth of the time of a simple kernel.
     """
     target = kind.target
     index = target.fields.index(name)
@@ -198,8 +200,10 @@ def _get_field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> 
         width = getattr(target.instance_class, "widths", {}).get(name)
         if width is not None:
             word = array.nitems.type
-            rows = builder.extract_value(array.shape, 0)
             item = context.get_abi_sizeof(context.get_data_type(field.dtype))
+            rows = builder.extract_value(array.shape, 0)
+            if name in getattr(target.instance_class, "tables", ()):
+                rows = word(0)
             array.shape = cgutils.pack_array(builder, [rows, word(width)])
             array.strides = cgutils.pack_array(builder, [word(width * item), word(item)])
         return array._getvalue()

@@ -79,9 +79,8 @@ P_LIMIT = 0  # tuples it may hold
 P_BYTES = 1  # bytes of payload it may hold; -1: payload does not count
 P_USED = 2  # bytes of payload
 P_LIVE = 3  # tuples
-P_PEAK = 4  # most tuples ever
-P_PEAK_USED = 5  # most payload ever
-POOL = 6
+P_PEAK_USED = 4  # most payload ever
+POOL = 5
 
 
 class Store(NamedTuple):
@@ -94,8 +93,9 @@ class Store(NamedTuple):
     f64: np.ndarray
     time: np.ndarray  # the tuples once more, column TIME being in its own dtype
     buckets: np.ndarray  # first key of each hash bucket
-    ring: np.ndarray  # per stream, the (arrival, tuple) pairs in order of arrival
-    ends: np.ndarray  # per stream: head and length of its ring
+    ring: np.ndarray  # per stream, its tuples in order of arrival
+    place: np.ndarray  # where in its stream's ring a tuple is
+    ends: np.ndarray  # per stream: where its ring begins and ends, counted on and on
     pools: np.ndarray
     pool_of: np.ndarray  # stream -> pool
     clock: np.ndarray  # per stream: how far time has come for its tuples
@@ -129,6 +129,7 @@ Store.widths = {  # type: ignore[attr-defined]
     "ends": 2,
     "pools": POOL,
 }
+Store.tables = ("k64", "k32", "t64", "t32", "f64", "time")  # type: ignore[attr-defined]
 
 
 def new_store(
@@ -139,7 +140,7 @@ def new_store(
     unified = len(limits) == 1
     k64 = np.zeros((total + 2, 8), np.int64)
     t64 = np.zeros((total + 2, 8), np.int64)
-    ring_size = ring_capacity(total if unified else max(capacities))
+    longest = total if unified else max(capacities)
     pools = np.zeros((len(limits), POOL), np.int64)
     pools[:, P_LIMIT] = limits
     pools[:, P_BYTES] = -1
@@ -150,8 +151,9 @@ def new_store(
         t32=t64.view(np.int32),
         f64=t64.view(np.float64),
         time=t64.view(time_dtype),
-        buckets=np.zeros(bucket_count(total), np.int32),
-        ring=np.zeros((streams, ring_size, 2), np.int64),
+        buckets=np.zeros(power_of_two(2 * total), np.int32),
+        ring=np.zeros((streams, power_of_two(2 * longest)), np.int32),
+        place=np.zeros(total + 2, np.int32),
         ends=np.zeros((streams, 2), np.int64),
         pools=pools,
         pool_of=np.zeros(streams, np.int64) if unified else np.arange(streams, dtype=np.int64),
@@ -164,14 +166,9 @@ def new_store(
     )
 
 
-def ring_capacity(tuples: int) -> int:
-    """Room for a ring whose entries may outlive their tuples until it is packed (see `ring`)."""
-    return tuples + tuples // 2 + 16
-
-
-def bucket_count(keys: int) -> int:
-    """A power of two that is at least twice the number of keys."""
-    return 1 << max(4, (2 * keys - 1).bit_length())
+def power_of_two(least: int) -> int:
+    """The smallest power of two that is not less, and at least 16."""
+    return 1 << max(4, (least - 1).bit_length())
 
 
 @jit
@@ -229,9 +226,12 @@ def drop_key(store, entry):
 def fetch_ahead(store, far, middle, near):
     """Have the memory on its way that the eviction of tuples will need, three of them at three stages.
 
-    A tuple leads to its key, and the key to its bucket: each can be asked for once the one before is there.
+    A tuple leads to its key and to the next of its chain, and the key to its bucket: each can be asked for
+    once the one before is there.
     """
     prefetch(store.t64, 8 * far)
+    prefetch(store.place, middle)
+    prefetch(store.t64, 8 * np.int64(store.t32[near, NEXT]))
     prefetch(store.k64, 8 * np.int64(store.t32[middle, ENTRY]))
     prefetch(store.buckets, bucket_of(store, store.k64[store.t32[near, ENTRY], KEY]))
 
@@ -264,7 +264,6 @@ def take_tuple(store, stream, side, row, time, size, arrival):
     pool = store.pools[store.pool_of[stream]]
     pool[P_USED] += size
     pool[P_LIVE] += 1
-    pool[P_PEAK] = max(pool[P_PEAK], pool[P_LIVE])
     pool[P_PEAK_USED] = max(pool[P_PEAK_USED], pool[P_USED])
     meta[LIVE] += 1
     meta[PEAK_TUPLES] = max(meta[PEAK_TUPLES], meta[LIVE])

@@ -231,7 +231,7 @@ def admit(policy, store, index, batch, out, i, count, arrival):
 @jit
 def victim(policy, store, index, pool, stream, key, count):
     """The tuple that goes so that an arrival can enter; 0 if it is the arrival itself."""
-    spare = store.k64.shape[0] - 1  # stands for the arrival as long as it has no row
+    spare = store.place.shape[0] - 1  # stands for the arrival as long as it has no row
     store.k64[spare, KEY] = key
     store.k64[spare, USE] = count
     if index.meta[COUNTING] != 0:
@@ -260,6 +260,7 @@ def remove(policy, store, index, slot):
     stream = store.t32[slot, STREAM]
     for place in range(index.scheme.degree[stream]):
         unlink(index, slot, place, index.scheme.part[stream, place])
+    ring.remove(store, slot)
     free_tuple(store, slot)
 
 

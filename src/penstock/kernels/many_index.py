@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.kernels.counts import Counts, new_counts
 from penstock.kernels.jit import borrow, jit
-from penstock.kernels.layout import META, add_key, bucket_count, drop_key, find_key
+from penstock.kernels.layout import META, add_key, drop_key, find_key, power_of_two
 
 # Columns of a row of the index, 32 bits wide; KEY and LINK are as in the store.
 TUPLES = 7  # of all participants
@@ -88,7 +88,7 @@ def new_index(scheme: Scheme, tuples: int, counting: bool, heeding: bool) -> Ind
         scheme=scheme,
         k64=k64,
         k32=k64.view(np.int32),
-        buckets=np.zeros(bucket_count(keys), np.int32),
+        buckets=np.zeros(power_of_two(2 * keys), np.int32),
         links=np.zeros((tuples + 2, most, LINK_WIDTH), np.int32),
         counts=new_counts(),
         found=np.zeros(len(scheme.size), np.int64),

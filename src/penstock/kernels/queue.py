@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import score
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit, prefetch, rare
 from penstock.kernels.layout import (
     ARRIVAL,
     ENTRY,
@@ -28,7 +28,6 @@ from penstock.kernels.layout import (
     SIDE,
     STREAM,
     fetch_ahead,
-    ring_capacity,
 )
 
 HEAD_AT = 0
@@ -48,7 +47,7 @@ class Queue(NamedTuple):
 
 def new_queue(capacities: tuple[int, ...]) -> Queue:
     """An empty queue for pools of at most so many tuples."""
-    pools, size = len(capacities), ring_capacity(max(capacities))
+    pools, size = len(capacities), max(capacities) + max(capacities) // 2 + 16  # room for what has left
     return Queue(
         run_score=np.zeros((pools, size)),
         run_tuple=np.zeros((pools, size, 2), np.int64),
@@ -129,6 +128,8 @@ def front(policy, queue, store, pool):
     if ends[RUN_LENGTH] > 6 and ends[HEAD_AT] + 6 < run_score.shape[0]:
         at = ends[HEAD_AT]
         fetch_ahead(store, run_tuple[at + 6, 1], run_tuple[at + 4, 1], run_tuple[at + 2, 1])
+        prefetch(run_tuple, 2 * (at + 24))
+        prefetch(run_score, at + 24)
     while True:
         at = ends[HEAD_AT]
         if ends[RUN_LENGTH] == 0:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import before_tick, enter, leave, make_room
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
 from penstock.kernels.random import POLICY, uniform
 from penstock.policies.base import Policy, Setting
@@ -100,11 +100,12 @@ def _draw(policy, store, pool):
     drawn[turn] = uniform(store.random, POLICY)
     policy.turn[pool] = (turn + 1) % AHEAD
     members = policy.members[pool]
+    prefetch(members, np.int64(drawn[turn] * size))
     fetch_ahead(
         store,
-        np.int64(members[np.int64(drawn[turn] * size)]),
-        members[np.int64(drawn[(turn + 4) % AHEAD] * size)],
-        members[np.int64(drawn[(turn + 2) % AHEAD] * size)],
+        np.int64(members[np.int64(drawn[(turn + 6) % AHEAD] * size)]),
+        np.int64(members[np.int64(drawn[(turn + 4) % AHEAD] * size)]),
+        np.int64(members[np.int64(drawn[(turn + 2) % AHEAD] * size)]),
     )
     return number
 
