@@ -7,6 +7,7 @@ from penstock.joins.plan import plan
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import Distortion, JoinRun, JoinStats
+from penstock.joins.stream import StreamState
 from penstock.joins.window import WindowJoin
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Output",
     "Plan",
     "PlanRow",
+    "StreamState",
     "WindowJoin",
     "arrivals_of",
     "join_many",

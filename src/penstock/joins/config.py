@@ -22,6 +22,8 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
+from penstock.kernels.sketch import Sketch, new_sketch
+from penstock.kernels.stream import Flow, new_flow
 from penstock.policies.base import Policy, Setting, Trace
 from penstock.window import Resolved
 
@@ -47,6 +49,8 @@ class Config:
     seed: int = 0
     rates: tuple[float, float] | None = None
     mean_row: float = 0.0  # average payload
+    lateness: float | None = None  # how far progress stays behind the largest time; None: arrivals in order
+    sketch_bytes: int = 0  # for the estimate of the exact results
 
     def build(self, trace: Trace | None = None) -> tuple[Store, Any]:
         """An empty store and the state of the policy."""
@@ -67,8 +71,21 @@ class Config:
             rates=self.rates,
             count_bytes=self.count_bytes,
             trace=trace,
+            partial=self.lateness is not None,
         )
         return store, self.policy.build(setting)
+
+    def build_flow(self) -> tuple[Flow, Sketch] | tuple[()]:
+        """For streams that advance each at its own pace: how far they have come, and what was lost."""
+        if self.lateness is None:
+            return ()
+        flow = new_flow(self.capacities, self.time_dtype, self.lateness, beginning(self.time_dtype))
+        return flow, new_sketch(self.sketch_bytes, self.window.horizons)
+
+
+def beginning(time_dtype: np.dtype) -> float:
+    """A time before all others, from which any other can be subtracted."""
+    return -(2.0**62) if time_dtype == np.int64 else -1e300
 
 
 def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[int, ...]:
@@ -134,9 +151,8 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
 
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
     """What the tables of a config take for so many tuples."""
-    return table_bytes(
-        *dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy)).build()
-    )
+    config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
+    return table_bytes(config.build(), config.build_flow())
 
 
 def _sizeable(policy: Policy) -> Policy:

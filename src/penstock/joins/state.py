@@ -29,6 +29,7 @@ from penstock.kernels.layout import (
     RESULTS,
     SAME_TICK,
 )
+from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
 from penstock.policies.base import Trace
 
@@ -69,8 +70,7 @@ class JoinState:
         self.peak_beyond = 0
         self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be over yet
-        kernel = drive_ticks if config.step == "tick" else drive
-        self._kernel: Callable[..., int] = kernel if config.policy.compiled else interpreted(kernel)
+        self._kernel = _kernel_for(config)
 
     def process(
         self,
@@ -122,6 +122,9 @@ class JoinState:
             raise PenstockError("size must be a number of bytes from 0 to 2 GiB.")
         if self.config.payload is not None and lengths[4] == 0:
             raise PenstockError("Under a byte budget every arrival needs its size.")
+        self._check_order(batch)
+
+    def _check_order(self, batch: Batch) -> None:
         if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
             raise PenstockError("Arrivals must come in order of time, across batches too.")
         self._latest = batch.time[-1].item()
@@ -139,7 +142,7 @@ class JoinState:
         n = len(batch.key)
         counts = np.zeros(n, np.int64)
         room = np.empty((FIRST_ROOM if collect else 0, 2), np.int64)
-        entries = int(self.store.meta[LIVE]) + n if log else 0
+        entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
         out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(2, np.int64))
         pairs: list[np.ndarray] = []
         start, limit = 0, self._next_cut(batch, 0)
@@ -147,7 +150,7 @@ class JoinState:
             self.policy = self.config.policy.reserve(self.policy, limit - start)
             part = Batch(*(array[:limit] for array in batch))
             began = clock.perf_counter()
-            start = self._kernel(self.policy, self.store, part, out, start)
+            start = self._step(part, out, start)
             self.seconds += clock.perf_counter() - began
             if start == limit == n:
                 break
@@ -161,6 +164,10 @@ class JoinState:
         self.peak_beyond = max(self.peak_beyond, self.config.policy.bytes_beyond(self.policy))
         pairs.append(out.pairs[: out.ends[PAIRS]])
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
+
+    def _step(self, part: Batch, out: Out, start: int) -> int:
+        """Process a part of a batch from `start`; how far it came before the room for pairs was used up."""
+        return self._kernel(self.policy, self.store, part, out, start)
 
     def _next_cut(self, batch: Batch, start: int) -> int:
         """Where the next chunk ends: between two ticks if steps are ticks."""
@@ -226,14 +233,21 @@ class JoinState:
         state.config, state.store, state.policy = config, store, policy
         state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
         state._open, state._latest = extra["open"], extra["latest"]
-        kernel = drive_ticks if config.step == "tick" else drive
-        state._kernel = kernel if config.policy.compiled else interpreted(kernel)
+        state._kernel = _kernel_for(config)
         return state
 
     def check(self) -> None:
         """Assert every invariant of the store and of the policy."""
         check_store(self.store)
         self.config.policy.check(self.policy, self.store)
+
+
+def _kernel_for(config: Config) -> Callable[..., int]:
+    """The driver of a config; interpreted where the policy is plain Python."""
+    kernel = drive_ticks if config.step == "tick" else drive
+    if config.lateness is not None:
+        kernel = drive_stream
+    return kernel if config.policy.compiled else interpreted(kernel)
 
 
 def _empty(config: Config) -> Batch:

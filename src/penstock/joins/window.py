@@ -17,8 +17,9 @@ from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, in_tuples, shares_of, with_byte_budget
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
+from penstock.joins.stream import StreamState
 from penstock.kernels.exact import exact_counts
-from penstock.kernels.layout import LANDMARK, ROWS
+from penstock.kernels.layout import LANDMARK, ROWS, TIMED
 from penstock.payload import mean_row_bytes
 from penstock.policies import get
 from penstock.window import Resolved, window_of
@@ -171,12 +172,19 @@ class WindowJoin:
         dtype: Any = np.int64,
         rates: tuple[float, float] | None = None,
         row_bytes: float = 64.0,
+        lateness: float | str | None = None,
+        sketch_bytes: int = 1 << 16,
     ) -> JoinState:
         """A state that takes arrivals batch by batch, for streams without an end.
 
         `rates` are the arrivals of each stream per unit of time, where allocation, drop rate or policy
         need them; `row_bytes` is the average payload, by which a byte budget lays out its tables. A
         `Fraction` cannot be used: what the exact answer needs is not known beforehand.
+
+        Arrivals must come in order of time unless `lateness` is given, a number or a duration: then each
+        stream has its own progress, which stays that far behind its largest time, late arrivals are
+        welcome, and the number of exact results is estimated from a sketch of `sketch_bytes` (see
+        `StreamState`).
 
         >>> import penstock as ps
         >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
@@ -201,7 +209,22 @@ class WindowJoin:
             _check_rates(rates)
         window = self.within.resolve(unit)
         dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
-        return JoinState(self._config(window, dtype, rates, rates or (1, 1), 0, 0.0, row_bytes))
+        config = self._config(
+            window,
+            dtype,
+            rates,
+            rates or (1, 1),
+            0,
+            0.0,
+            row_bytes,
+            _behind(lateness, unit, window),
+            sketch_bytes,
+        )
+        if lateness is None:
+            return JoinState(config)
+        if self.step == "tick":
+            raise PenstockError("step='tick' needs arrivals in order; leave out lateness=.")
+        return StreamState(config)
 
     def configure(self, arrivals: Arrivals, mean_row: float = 0.0) -> Config:
         """The join made concrete for an input."""
@@ -222,6 +245,8 @@ class WindowJoin:
         arrivals: int,
         span: float,
         mean_row: float,
+        lateness: float | None = None,
+        sketch_bytes: int = 0,
     ) -> Config:
         config = Config(
             window=_fitting(window, dtype),
@@ -235,6 +260,8 @@ class WindowJoin:
             seed=int(self.seed),
             rates=(1.0, 1.0) if window.kind == ROWS else rates,
             mean_row=mean_row,
+            lateness=lateness,
+            sketch_bytes=0 if lateness is None else sketch_bytes,
         )
         if isinstance(self.budget, Bytes):
             config = with_byte_budget(config, self.budget, self.allocation, weights)
@@ -285,6 +312,15 @@ def _fitting(window: Resolved, dtype: np.dtype) -> Resolved:
     if max(left, right) >= 2**62:
         raise WindowError(f"A window of {max(left, right)} is longer than 62 bits can tell.")
     return dataclasses.replace(window, horizons=(left, right))
+
+
+def _behind(lateness: float | str | None, unit: str, window: Resolved) -> float | None:
+    """A lateness in the unit of the times."""
+    if lateness is None:
+        return None
+    if window.kind != TIMED:
+        raise PenstockError("Streams out of step need a window of time, not one of rows or periods.")
+    return float(math.ceil(window_of(lateness).resolve(unit).horizons[0]))
 
 
 def _check_rates(rates: Any) -> None:

@@ -11,15 +11,27 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels import ring
-from penstock.kernels.hooks import arrive, enter, fetch, leave, make_room, match_key, open_key, overdue
+from penstock.kernels.hooks import (
+    arrive,
+    enter,
+    fetch,
+    leave,
+    lost,
+    make_room,
+    match_key,
+    open_key,
+    overdue,
+)
 from penstock.kernels.jit import borrow, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
     DROPPED,
+    ENTRY,
     EVICTED,
     EXPIRED,
     HEAD,
+    KEY,
     NEXT,
     NUMBER,
     OVERSIZE,
@@ -32,6 +44,7 @@ from penstock.kernels.layout import (
     SHED,
     STEPS,
     STREAM,
+    TIME,
     WARMUP,
     WINDOW,
     add_key,
@@ -92,7 +105,7 @@ def _drive(policy, store, batch, out, start):
         stream = np.int64(batch.stream[i])
         dropped = draw_drop(store, stream)
         if dropped and meta[SHED] != 0:
-            count_dropped(store, out, stream, batch.row[i])
+            count_dropped(store, out, batch, i)
             meta[STEPS] += 1
             continue
         advance(store, stream, batch.time[i])
@@ -116,7 +129,7 @@ def _drive(policy, store, batch, out, start):
                 if collect:
                     emit(store, out, entry, stream, batch.row[i])
         if dropped:
-            count_dropped(store, out, stream, batch.row[i])
+            count_dropped(store, out, batch, i)
         else:
             entry = pin(policy, store, key, entry)
             admit(policy, store, batch, out, i, store.clock[stream], entry, arrival)
@@ -169,7 +182,8 @@ def expire(policy, store, out):
 def admit(policy, store, batch, out, i, time, entry, arrival):
     """Let an arrival enter its pool, at the expense of others where need be.
 
-    `time` is that of its stream's clock: its own, or its number in the stream for a window of rows.
+    `time` is that of its stream's clock: its own, or its number in the stream for a window of rows. Gives the
+    tuple's row, 0 if the arrival was refused.
     """
     stream, size = np.int64(batch.stream[i]), np.int64(0)
     if batch.size.shape[0] > 0:
@@ -177,8 +191,8 @@ def admit(policy, store, batch, out, i, time, entry, arrival):
     pool = store.pool_of[stream]
     if store.pools[pool, P_BYTES] >= 0 and size > store.pools[pool, P_BYTES]:
         store.meta[OVERSIZE] += 1
-        refuse(store, out, stream, batch.row[i])
-        return
+        refuse(store, out, batch, i)
+        return np.int64(0)
     store.entering[0] = time
     store.meta[NUMBER] = arrival
     while True:
@@ -188,13 +202,14 @@ def admit(policy, store, batch, out, i, time, entry, arrival):
                 break
             slot = make_room(policy, store, pool, stream, entry)
             if slot == 0:
-                refuse(store, out, stream, batch.row[i])
-                return
+                refuse(store, out, batch, i)
+                return np.int64(0)
         evict(policy, store, out, slot)
     slot = take_tuple(store, stream, stream, batch.row[i], time, size, arrival)
     link(store, slot, entry)
     ring.append(store, stream, slot)
     enter(policy, store, slot)
+    return np.int64(slot)
 
 
 @jit
@@ -209,24 +224,30 @@ def remove(policy, store, slot):
 @jit
 def evict(policy, store, out, slot):
     """Take a tuple out of the store before its time."""
+    stream = np.int64(store.t32[slot, STREAM])
     store.meta[EVICTED] += 1
-    log(store, out, LOG_EVICTED, np.int64(store.t32[slot, STREAM]), store.t64[slot, ROW])
+    lost(out, store, stream, store.k64[store.t32[slot, ENTRY], KEY], store.time[slot, TIME])
+    log(store, out, LOG_EVICTED, stream, store.t64[slot, ROW])
     remove(policy, store, slot)
 
 
 @jit
-def refuse(store, out, stream, row):
+def refuse(store, out, batch, i):
     """Count an arrival that does not enter as evicted."""
+    stream = np.int64(batch.stream[i])
     store.meta[EVICTED] += 1
     store.meta[REFUSED] += 1
-    log(store, out, LOG_EVICTED, stream, row)
+    lost(out, store, stream, batch.key[i], batch.time[i])
+    log(store, out, LOG_EVICTED, stream, batch.row[i])
 
 
 @jit
-def count_dropped(store, out, stream, row):
+def count_dropped(store, out, batch, i):
     """Count an arrival that was dropped by chance."""
+    stream = np.int64(batch.stream[i])
     store.meta[DROPPED] += 1
-    log(store, out, LOG_DROPPED, stream, row)
+    lost(out, store, stream, batch.key[i], batch.time[i])
+    log(store, out, LOG_DROPPED, stream, batch.row[i])
 
 
 @jit

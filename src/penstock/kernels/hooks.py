@@ -39,6 +39,13 @@ def match_one(policy, store, slot, arrival):
 
 
 @hook
+def match_some(policy, store, slots, count, arrival):
+    """An arrival matches these buffered tuples, which have one key and stream but need not be all of them."""
+    for i in range(count):
+        match_one(policy, store, slots[i], arrival)
+
+
+@hook
 def enter(policy, store, slot):
     """A tuple has been linked into its chain."""
 
@@ -84,6 +91,11 @@ def make_room(policy, store, pool, stream, entry):
     if store.meta[COMPETE] != 0 and newcomer(policy, store, stream, entry) < low:
         return 0
     return slot
+
+
+@hook
+def lost(out, store, stream, key, time):
+    """A tuple that could have matched is gone. What a driver writes to selects the implementation."""
 
 
 def match_each(policy, store, entry, stream, arrival):

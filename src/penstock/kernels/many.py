@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.kernels import ring
 from penstock.kernels.counts import count_key, counted
-from penstock.kernels.drive import AHEAD, LOG_EVICTED, LOG_EXPIRED, PAIRS, log, refuse
+from penstock.kernels.drive import AHEAD, LOG_EVICTED, LOG_EXPIRED, PAIRS, log
 from penstock.kernels.hooks import arrive, enter, leave, lowest, make_room, match_key, score
 from penstock.kernels.jit import borrow, jit, prefetch
 from penstock.kernels.layout import (
@@ -30,6 +30,7 @@ from penstock.kernels.layout import (
     P_LIMIT,
     P_LIVE,
     PREV,
+    REFUSED,
     RESULTS,
     ROW,
     STEPS,
@@ -217,7 +218,9 @@ def admit(policy, store, index, batch, out, i, count, arrival):
     while not fits(store, pool, 0):
         slot = victim(policy, store, index, pool, stream, first_key(keys), count)
         if slot == 0:
-            refuse(store, out, stream, batch.row[i])
+            store.meta[EVICTED] += 1
+            store.meta[REFUSED] += 1
+            log(store, out, LOG_EVICTED, stream, batch.row[i])
             return
         evict(policy, store, index, out, slot)
     slot = take_tuple(store, stream, 0, batch.row[i], batch.time[i], 0, arrival)

@@ -108,7 +108,7 @@ def _tick(policy, store, batch, out, first, last):
             admit(policy, store, batch, out, i, clock[stream], entry, number)
             unpin(store)
         else:
-            count_dropped(store, out, stream, batch.row[i])
+            count_dropped(store, out, batch, i)
         if fate[i - first] != GONE:
             number += 1
     meta[STEPS] += 1

@@ -37,6 +37,7 @@ class Setting:
     count_bytes: int | None = None  # under a byte budget: what key counts may take
     trace: Trace | None = None
     streams: int = 2
+    partial: bool = False  # an arrival may match some tuples of a key and not others
 
     @property
     def total(self) -> int:

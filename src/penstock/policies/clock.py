@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
-from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, score
+from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, match_one, score
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
@@ -150,6 +150,11 @@ def strike(ring, pool, position, step):
 @match_key.on(ClockState)
 def _match_key(policy, store, entry, stream, arrival):
     store.k64[entry, USE + stream] += 1
+
+
+@match_one.on(ClockState)
+def _match_one(policy, store, slot, arrival):
+    store.t64[slot, BASE] += policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
 
 
 @enter.on(ClockState)

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.kernels.bitset import bit_add
 from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
-from penstock.kernels.hooks import enter, fetch, leave, lowest, make_room, match_key, score
+from penstock.kernels.hooks import enter, fetch, leave, lowest, make_room, match_key, match_one, score
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import COUNT, HEAD, PLACE, STREAM, Store
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
@@ -137,6 +137,20 @@ def _match_key(policy, store, entry, side, arrival):
         policy.cells.floats,
         policy.powers,
         cells,
+        policy.ring.hand[pool],
+        policy.ring.size[pool],
+    )
+
+
+@match_one.on(ClockExpState)
+def _match_one(policy, store, slot, arrival):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    cell = cell_of(policy.cells, store, slot)
+    _raise_weights(
+        policy.cells.words,
+        policy.cells.floats,
+        policy.powers,
+        (cell, cell + 1),
         policy.ring.hand[pool],
         policy.ring.size[pool],
     )

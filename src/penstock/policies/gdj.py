@@ -48,6 +48,7 @@ from penstock.kernels.hooks import (
     leave,
     lowest,
     match_key,
+    match_some,
     newcomer,
     score,
 )
@@ -236,6 +237,19 @@ def _match_key(policy, store, entry, side, arrival):
     policy.lost[pool] += tuples / policy.histogram.meta[pool, TOTAL]
 
 
+@match_some.on(GdjState)
+def _match_some(policy, store, slots, count, arrival):
+    pool = store.pool_of[store.t32[slots[0], STREAM]]
+    for i in range(count):
+        slot = slots[i]
+        uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+        cell = cell_of(policy.cells, store, slot)
+        raise_credits(policy.histogram, pool, policy.cells, cell, 1, uses)
+        policy.cells.words[cell, CREDIT] += 1
+    policy.tuning[EARNED] += count
+    policy.lost[pool] += count / policy.histogram.meta[pool, TOTAL]
+
+
 @enter.on(GdjState)
 def _enter(policy, store, slot):
     pool = store.pool_of[store.t32[slot, STREAM]]
@@ -286,16 +300,37 @@ def _newcomer(policy, store, stream, entry):
 def _match_key_rank(policy, store, entry, side, arrival):
     """All ranks are taken before the first credit changes."""
     slot = store.k32[entry, HEAD + side]
-    pool = store.pool_of[store.t32[slot, STREAM]]
     while slot != 0:
-        credit, number = store.f64[slot, BASE], store.t64[slot, ARRIVAL]
-        store.t32[slot, PLACE] = block_rank(policy.blocks, pool, credit, number) + 1
+        _take_rank(policy, store, slot)
         slot = store.t32[slot, NEXT]
     slot = store.k32[entry, HEAD + side]
     while slot != 0:
-        policy.tuning[EARNED] += 1.0
-        _earn(policy.blocks, store, pool, slot, store.t32[slot, PLACE])
+        _earn_rank(policy, store, slot)
         slot = store.t32[slot, NEXT]
+
+
+@match_some.on(GdjRankState)
+def _match_some_rank(policy, store, slots, count, arrival):
+    for i in range(count):
+        _take_rank(policy, store, slots[i])
+    for i in range(count):
+        _earn_rank(policy, store, slots[i])
+
+
+@jit
+def _take_rank(policy, store, slot):
+    """Note the rank of a tuple, the lowest being 1."""
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    credit, number = store.f64[slot, BASE], store.t64[slot, ARRIVAL]
+    store.t32[slot, PLACE] = block_rank(policy.blocks, pool, credit, number) + 1
+
+
+@jit
+def _earn_rank(policy, store, slot):
+    """Add the noted rank to the credit of a tuple."""
+    policy.tuning[EARNED] += 1.0
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    _earn(policy.blocks, store, pool, slot, store.t32[slot, PLACE])
 
 
 @enter.on(GdjRankState)

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.hooks import enter, lowest, match_key, score
+from penstock.kernels.hooks import enter, lowest, match_key, match_one, score
 from penstock.kernels.layout import BASE, ENTRY, SIDE, STREAM, USE
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.policies.base import Policy, Setting
@@ -46,6 +46,11 @@ class Lfu(Policy):
 @match_key.on(LfuState)
 def _match_key(policy, store, entry, stream, arrival):
     store.k64[entry, USE + stream] += 1
+
+
+@match_one.on(LfuState)
+def _match_one(policy, store, slot, arrival):
+    store.t64[slot, BASE] -= 1
 
 
 @enter.on(LfuState)

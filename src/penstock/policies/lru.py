@@ -7,14 +7,20 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.hooks import enter, leave, lowest, match_key, newcomer, score
-from penstock.kernels.layout import ARRIVAL, BASE, ENTRY, HEAD, NUMBER, PLACE, SIDE, USE
-from penstock.kernels.queue import Queue, file_next, file_one, front, new_queue
+from penstock.kernels.hooks import enter, leave, lowest, match_key, match_one, newcomer, score
+from penstock.kernels.layout import ARRIVAL, BASE, ENTRY, HEAD, NUMBER, PLACE, SIDE, STREAM, USE
+from penstock.kernels.queue import Queue, file_newcomer, file_next, file_one, front, new_queue
 from penstock.policies.base import Policy, Setting
 
 
 class LruState(NamedTuple):
     """Keys by the last use of their oldest tuple; the last use of a key's tuples is kept with the key."""
+
+    queue: Queue
+
+
+class LruEachState(NamedTuple):
+    """Tuples by last use, for joins in which the tuples of a key need not be matched together."""
 
     queue: Queue
 
@@ -38,9 +44,10 @@ class Lru(Policy):
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
 
-    def build(self, setting: Setting) -> LruState:
+    def build(self, setting: Setting) -> LruState | LruEachState:
         """An empty queue."""
-        return LruState(new_queue(setting.capacities))
+        kind = LruEachState if setting.partial else LruState
+        return kind(new_queue(setting.capacities))
 
 
 @match_key.on(LruState)
@@ -72,11 +79,28 @@ def _score(policy, store, slot):
     return np.float64(used - 1 if used != store.t64[slot, BASE] else store.t64[slot, ARRIVAL])
 
 
-@newcomer.on(LruState)
+@match_one.on(LruEachState)
+def _match_one(policy, store, slot, arrival):
+    store.t64[slot, BASE] = arrival
+
+
+@enter.on(LruEachState)
+def _enter_each(policy, store, slot):
+    number = store.t64[slot, ARRIVAL]
+    store.t64[slot, BASE] = number
+    file_newcomer(policy.queue, store, store.pool_of[store.t32[slot, STREAM]], slot, np.float64(number))
+
+
+@score.on(LruEachState)
+def _score_each(policy, store, slot):
+    return np.float64(store.t64[slot, BASE])
+
+
+@newcomer.on(LruState, LruEachState)
 def _newcomer(policy, store, stream, entry):
     return np.float64(store.meta[NUMBER])
 
 
-@lowest.on(LruState)
+@lowest.on(LruState, LruEachState)
 def _lowest(policy, store, pool):
     return front(policy, policy.queue, store, pool)

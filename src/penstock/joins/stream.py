@@ -1,0 +1,115 @@
+"""The state of a join of streams that advance each at its own pace, with late arrivals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.joins import snapshot as snapshots
+from penstock.joins.config import Config, beginning, table_bytes
+from penstock.joins.state import JoinState, Output
+from penstock.kernels.drive import Batch, Out
+from penstock.kernels.layout import RESULTS, ROW
+from penstock.kernels.sketch import Tally
+from penstock.kernels.stream import LATE, advance_to
+
+FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
+
+
+class StreamState(JoinState):
+    """A `JoinState` for streams out of step; `WindowJoin.start(lateness=...)` makes one.
+
+    A buffered tuple expires once the other stream's progress has passed its time plus its horizon: the
+    largest time seen of that stream minus `lateness`, or what `advance` says. Late arrivals join what is
+    there.
+
+    >>> import penstock as ps
+    >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").start(lateness=0)
+    >>> state.process([0, 1, 1], [7, 7, 7], [100, 500, 95], [0, 1, 2], collect=True).pairs.tolist()
+    [[0, 2]]
+    >>> state.estimated_recall
+    1.0
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        assert config.lateness is not None
+        self.flow, self.sketch = config.build_flow()
+        self.store.clock[:] = beginning(config.time_dtype)
+
+    def advance(self, left: float | None = None, right: float | None = None) -> None:
+        """The streams have come this far, as a watermark says; what expires by it goes with the next
+        batch.
+        """
+        start = beginning(self.config.time_dtype)
+        times = np.array([start if time is None else time for time in (left, right)], self.config.time_dtype)
+        advance_to(self.store, self.flow, times)
+
+    @property
+    def late(self) -> int:
+        """Arrivals that came behind their stream's progress."""
+        return int(self.flow.meta[LATE])
+
+    @property
+    def estimated_exact(self) -> float:
+        """About how many results the exact join would have had so far."""
+        return float(self.store.meta[RESULTS]) + max(0.0, float(self.sketch.missed[0]))
+
+    @property
+    def estimated_recall(self) -> float:
+        """About which share of the exact results was found; 1 where there are none."""
+        exact = self.estimated_exact
+        return float(self.store.meta[RESULTS]) / exact if exact > 0 else 1.0
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
+        return super().table_bytes + table_bytes(self.flow, self.sketch)
+
+    def totals(self) -> dict[str, int]:
+        """The counters since the start."""
+        return super().totals() | {"late": self.late}
+
+    def rows(self) -> np.ndarray:
+        """The rows of the buffered tuples, in the order of their places in the table."""
+        return self.store.t64[self._live(), ROW]
+
+    def rename_rows(self, rows: np.ndarray) -> None:
+        """Give the buffered tuples other rows, in the order of `rows()`."""
+        self.store.t64[self._live(), ROW] = rows
+
+    def _live(self) -> np.ndarray:
+        slots: np.ndarray = np.flatnonzero(self.store.t64[:, 1] >= 0)
+        return slots[(slots > 0) & (slots <= self.store.meta[4])]
+
+    def _check_order(self, batch: Batch) -> None:
+        if not (np.abs(batch.time.astype(np.float64)) < FARTHEST).all():
+            raise PenstockError("Times must be finite and less than 2^61 from zero.")
+
+    def _step(self, part: Batch, out: Out, start: int) -> int:
+        return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        extra: dict[str, Any] = {
+            "seconds": self.seconds,
+            "peak_beyond": self.peak_beyond,
+            "flow": self.flow,
+            "sketch": self.sketch,
+        }
+        return snapshots.pack(self.config, self.store, self.policy, extra)
+
+    @classmethod
+    def restore(cls, data: bytes) -> StreamState:
+        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        config, store, policy, extra = snapshots.unpack(data, Config)
+        state = cls(config)
+        state.store, state.policy = store, policy
+        state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+        state.flow, state.sketch = extra["flow"], extra["sketch"]
+        return state
+
+
+__all__ = ["Output", "StreamState"]

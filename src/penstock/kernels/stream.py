@@ -1,0 +1,192 @@
+"""The driver for streams that advance each at its own pace: expire, probe, admit, as `drive` does, but
+
+- each stream has its own progress, and a tuple expires by the progress of the *other* stream;
+- arrivals may be late: a pair joins if its times are within the window, whichever came first, so an arrival
+  may match some of the buffered tuples of its key and not others;
+- what is lost is counted in a sketch, from which the results of the exact join are estimated.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.kernels.drive import (
+    LOG_EXPIRED,
+    PAIRS,
+    admit,
+    count_dropped,
+    draw_drop,
+    log,
+    look_ahead,
+    pin,
+    remove,
+    undraw_drop,
+    unpin,
+)
+from penstock.kernels.hooks import arrive, match_some, score
+from penstock.kernels.jit import borrow, jit
+from penstock.kernels.layout import (
+    ARRIVALS,
+    ENTRY,
+    EXPIRED,
+    HEAD,
+    KEY,
+    NEXT,
+    RESULTS,
+    ROW,
+    SHED,
+    STEPS,
+    TIME,
+    WARMUP,
+    find_key,
+    lived_out,
+)
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.kernels.sketch import add_lost, count_missed
+
+LOG_LATE = 3  # an arrival behind its stream's progress, which may have missed what had expired
+
+# Counters in `Flow.meta`.
+LATE = 0
+BORN_OLD = 1  # of the expired, those that never entered
+
+
+class Expiry(NamedTuple):
+    """Per stream, its tuples in order of time; those that came in order are a sorted run."""
+
+    queue: Queue
+
+
+class Flow(NamedTuple):
+    """How far the streams have come."""
+
+    expiry: Expiry
+    progress: np.ndarray
+    behind: np.ndarray  # how far a stream's progress stays behind its largest time
+    matched: np.ndarray  # the tuples that an arrival has matched
+    meta: np.ndarray
+
+
+def new_flow(capacities: tuple[int, ...], time_dtype: np.dtype, behind: float, start: float) -> Flow:
+    """Streams that have not begun; `start` is a time before all others."""
+    total = sum(capacities)
+    return Flow(
+        expiry=Expiry(new_queue((total, total))),
+        progress=np.full(2, start, time_dtype),
+        behind=np.array([behind], time_dtype),
+        matched=np.zeros(total + 1, np.int64),
+        meta=np.zeros(4, np.int64),
+    )
+
+
+@score.on(Expiry)
+def _time(expiry, store, slot):
+    return np.float64(store.time[slot, TIME])
+
+
+@jit
+def drive_stream(policy, store, flow, batch, out, start):
+    """Process a batch from `start`; the first arrival not processed, if pairs ran out of room."""
+    return _drive_stream(borrow(policy), borrow(store), borrow(flow), borrow(batch), borrow(out), start)
+
+
+@jit
+def _drive_stream(policy, store, flow, batch, out, start):
+    meta = store.meta
+    collect = out.pairs.shape[0] > 0
+    for stream in range(2):
+        expire(policy, store, flow, out, stream)
+    for i in range(start, batch.key.shape[0]):
+        look_ahead(policy, store, batch, i)
+        stream, time, key = np.int64(batch.stream[i]), batch.time[i], batch.key[i]
+        other = 1 - stream
+        dropped = draw_drop(store, stream)
+        if dropped and meta[SHED] != 0:
+            count_dropped(store, out, batch, i)
+            meta[STEPS] += 1
+            continue
+        late = time < flow.progress[stream]
+        flow.progress[stream] = max(flow.progress[stream], time - flow.behind[0])
+        store.clock[other] = max(store.clock[other], flow.progress[stream])
+        expire(policy, store, flow, out, other)
+        entry = find_key(store, key)
+        low, high = time - store.horizon[other], time + store.horizon[stream]
+        matches = find_matches(store, flow, entry, other, low, high)
+        if collect and out.ends[PAIRS] + matches > out.pairs.shape[0]:
+            undraw_drop(store, stream)
+            return i
+        if late:
+            flow.meta[LATE] += 1
+            log(store, out, LOG_LATE, stream, batch.row[i])
+        arrival = meta[ARRIVALS]
+        meta[ARRIVALS] += 1
+        arrive(policy, store, stream, key, entry)
+        count_missed(out.sketch, other, key, low, high)
+        if matches > 0:
+            match_some(policy, store, flow.matched, matches, arrival)
+            if meta[STEPS] >= meta[WARMUP]:
+                meta[RESULTS] += matches
+                out.counts[i] += matches
+                if collect:
+                    emit(store, flow, out, matches, stream, batch.row[i])
+        if dropped:
+            count_dropped(store, out, batch, i)
+        elif store.clock[stream] - time > store.horizon[stream]:
+            meta[EXPIRED] += 1
+            flow.meta[BORN_OLD] += 1
+            add_lost(out.sketch, stream, key, time)
+            log(store, out, LOG_EXPIRED, stream, batch.row[i])
+        else:
+            entry = pin(policy, store, key, entry)
+            slot = admit(policy, store, batch, out, i, time, entry, arrival)
+            if slot != 0:
+                file_newcomer(flow.expiry.queue, store, stream, slot, np.float64(time))
+            unpin(store)
+        meta[STEPS] += 1
+    return batch.key.shape[0]
+
+
+@jit
+def expire(policy, store, flow, out, stream):
+    """Take out every tuple of a stream that the other stream can match no more, but for late arrivals."""
+    slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)
+    while slot != 0 and lived_out(store, slot):
+        store.meta[EXPIRED] += 1
+        add_lost(out.sketch, stream, store.k64[store.t32[slot, ENTRY], KEY], store.time[slot, TIME])
+        log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
+        remove(policy, store, slot)
+        slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)
+
+
+@jit
+def find_matches(store, flow, entry, other, low, high):
+    """Note the buffered tuples of a key and stream with times from `low` to `high`, in order of arrival."""
+    matches = np.int64(0)
+    slot = store.k32[entry, HEAD + other]
+    while slot != 0:
+        time = store.time[slot, TIME]
+        if low <= time <= high:
+            flow.matched[matches] = slot
+            matches += 1
+        slot = store.t32[slot, NEXT]
+    return matches
+
+
+@jit
+def emit(store, flow, out, matches, stream, row):
+    """Write the pairs of an arrival with the tuples that it matched."""
+    at = out.ends[PAIRS]
+    for i in range(matches):
+        out.pairs[at + i, stream] = row
+        out.pairs[at + i, 1 - stream] = store.t64[flow.matched[i], ROW]
+    out.ends[PAIRS] = at + matches
+
+
+@jit
+def advance_to(store, flow, times):
+    """Set the streams' progress to what a watermark says, if that is further."""
+    for stream in range(2):
+        flow.progress[stream] = max(flow.progress[stream], times[stream])
+        store.clock[1 - stream] = max(store.clock[1 - stream], flow.progress[stream])
