@@ -82,7 +82,9 @@ def test_agrees_with_the_oracle(
     assert sorted(named[EXPIRED]) == sorted(expected.expired)
     assert [row for _, row in named[LATE]] == late
     assert state.late == len(late)
-    assert sorted(state.rows().tolist()) == sorted(row for _, row in expected.buffered)
+    for side in (0, 1):
+        kept = [row for s, row in expected.buffered if s == side]
+        assert sorted(state.rows(side).tolist()) == kept
 
 
 def test_a_stream_hours_ahead_loses_nothing() -> None:

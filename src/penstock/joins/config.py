@@ -49,7 +49,7 @@ class Config:
     seed: int = 0
     rates: tuple[float, float] | None = None
     mean_row: float = 0.0  # average payload
-    lateness: float | None = None  # how far progress stays behind the largest time; None: arrivals in order
+    lateness: tuple[float, float] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
 
     def build(self, trace: Trace | None = None) -> tuple[Store, Any]:
@@ -75,10 +75,10 @@ class Config:
         )
         return store, self.policy.build(setting)
 
-    def build_flow(self) -> tuple[Flow, Sketch] | tuple[()]:
+    def build_flow(self) -> tuple[Flow, Sketch] | None:
         """For streams that advance each at its own pace: how far they have come, and what was lost."""
         if self.lateness is None:
-            return ()
+            return None
         flow = new_flow(self.capacities, self.time_dtype, self.lateness, beginning(self.time_dtype))
         return flow, new_sketch(self.sketch_bytes, self.window.horizons)
 

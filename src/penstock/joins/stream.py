@@ -11,7 +11,7 @@ from penstock.joins import snapshot as snapshots
 from penstock.joins.config import Config, beginning, table_bytes
 from penstock.joins.state import JoinState, Output
 from penstock.kernels.drive import Batch, Out
-from penstock.kernels.layout import RESULTS, ROW
+from penstock.kernels.layout import ARRIVAL, ENTRY, HIGH_TUPLE, KEY, RESULTS, ROW, SIZE, STREAM, TIME
 from penstock.kernels.sketch import Tally
 from penstock.kernels.stream import LATE, advance_to
 
@@ -35,8 +35,9 @@ class StreamState(JoinState):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        assert config.lateness is not None
-        self.flow, self.sketch = config.build_flow()
+        built = config.build_flow()
+        assert built is not None
+        self.flow, self.sketch = built
         self.store.clock[:] = beginning(config.time_dtype)
 
     def advance(self, left: float | None = None, right: float | None = None) -> None:
@@ -72,17 +73,35 @@ class StreamState(JoinState):
         """The counters since the start."""
         return super().totals() | {"late": self.late}
 
-    def rows(self) -> np.ndarray:
-        """The rows of the buffered tuples, in the order of their places in the table."""
-        return self.store.t64[self._live(), ROW]
+    def rows(self, stream: int) -> np.ndarray:
+        """The rows of a stream's buffered tuples, in the order of their places in the table."""
+        return self.store.t64[self._live(stream), ROW]
 
-    def rename_rows(self, rows: np.ndarray) -> None:
-        """Give the buffered tuples other rows, in the order of `rows()`."""
-        self.store.t64[self._live(), ROW] = rows
+    def rename_rows(self, stream: int, rows: np.ndarray) -> None:
+        """Give a stream's buffered tuples other rows, in the order of `rows()`."""
+        self.store.t64[self._live(stream), ROW] = rows
 
-    def _live(self) -> np.ndarray:
-        slots: np.ndarray = np.flatnonzero(self.store.t64[:, 1] >= 0)
-        return slots[(slots > 0) & (slots <= self.store.meta[4])]
+    def tuples(self) -> tuple[np.ndarray, ...]:
+        """The buffered tuples in order of arrival: their streams, keys, times, rows and sizes."""
+        slots = np.concatenate([self._live(0), self._live(1)])
+        slots = slots[np.argsort(self.store.t64[slots, ARRIVAL])]
+        few, many = self.store.t32[slots], self.store.t64[slots]
+        key = self.store.k64[few[:, ENTRY], KEY]
+        time = self.store.time[slots, TIME]
+        return few[:, STREAM].astype(np.int8), key, time, many[:, ROW], few[:, SIZE].astype(np.int64)
+
+    def take_over(self, other: StreamState) -> None:
+        """Go on from where another state's streams have come, and from its sketch if it has the same size."""
+        self.store.clock[:] = other.store.clock
+        self.flow.progress[:] = other.flow.progress
+        if self.sketch.counters.shape == other.sketch.counters.shape:
+            self.sketch = other.sketch
+
+    def _live(self, stream: int) -> np.ndarray:
+        high = int(self.store.meta[HIGH_TUPLE]) + 1
+        mine = (self.store.t64[:high, ARRIVAL] >= 0) & (self.store.t32[:high, STREAM] == stream)
+        mine[0] = False
+        return np.flatnonzero(mine)
 
     def _check_order(self, batch: Batch) -> None:
         if not (np.abs(batch.time.astype(np.float64)) < FARTHEST).all():

@@ -17,7 +17,7 @@ from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, in_tuples, shares_of, with_byte_budget
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
-from penstock.joins.stream import StreamState
+from penstock.joins.stream import FARTHEST, StreamState
 from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS, TIMED
 from penstock.payload import mean_row_bytes
@@ -172,7 +172,7 @@ class WindowJoin:
         dtype: Any = np.int64,
         rates: tuple[float, float] | None = None,
         row_bytes: float = 64.0,
-        lateness: float | str | None = None,
+        lateness: Any = None,
         sketch_bytes: int = 1 << 16,
     ) -> JoinState:
         """A state that takes arrivals batch by batch, for streams without an end.
@@ -181,7 +181,7 @@ class WindowJoin:
         need them; `row_bytes` is the average payload, by which a byte budget lays out its tables. A
         `Fraction` cannot be used: what the exact answer needs is not known beforehand.
 
-        Arrivals must come in order of time unless `lateness` is given, a number or a duration: then each
+        Arrivals must come in order of time unless `lateness` is given, a span or one per stream: then each
         stream has its own progress, which stays that far behind its largest time, late arrivals are
         welcome, and the number of exact results is estimated from a sketch of `sketch_bytes` (see
         `StreamState`).
@@ -245,7 +245,7 @@ class WindowJoin:
         arrivals: int,
         span: float,
         mean_row: float,
-        lateness: float | None = None,
+        lateness: tuple[float, float] | None = None,
         sketch_bytes: int = 0,
     ) -> Config:
         config = Config(
@@ -314,13 +314,18 @@ def _fitting(window: Resolved, dtype: np.dtype) -> Resolved:
     return dataclasses.replace(window, horizons=(left, right))
 
 
-def _behind(lateness: float | str | None, unit: str, window: Resolved) -> float | None:
-    """A lateness in the unit of the times."""
+def _behind(lateness: Any, unit: str, window: Resolved) -> tuple[float, float] | None:
+    """A lateness in the unit of the times, per stream; infinite: its progress is told by `advance`."""
     if lateness is None:
         return None
     if window.kind != TIMED:
         raise PenstockError("Streams out of step need a window of time, not one of rows or periods.")
-    return float(math.ceil(window_of(lateness).resolve(unit).horizons[0]))
+    both = lateness if isinstance(lateness, tuple) else (lateness, lateness)
+    left, right = (
+        FARTHEST if each == math.inf else float(math.ceil(window_of(each).resolve(unit).horizons[0]))
+        for each in both
+    )
+    return left, right
 
 
 def _check_rates(rates: Any) -> None:

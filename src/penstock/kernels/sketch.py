@@ -64,12 +64,8 @@ def _mixed(key):
 
 @lost.on(Tally)
 def _lost(out, store, stream, key, time):
-    add_lost(out.sketch, stream, key, time)
-
-
-@jit
-def add_lost(sketch, stream, key, time):
     """Count a tuple that is gone."""
+    sketch = out.sketch
     width = sketch.counters.shape[1]
     if width == 0:
         return
@@ -78,8 +74,8 @@ def add_lost(sketch, stream, key, time):
     if sketch.pane[stream, at] != pane:
         if sketch.pane[stream, at] > pane:
             return  # older than anything that can still be asked for
-        for counter in range(width):
-            sketch.counters[stream, counter, at] = 0
+        for each in range(width):
+            sketch.counters[stream, each, at] = 0
         sketch.pane[stream, at] = pane
     mixed = _mixed(key)
     counter = np.int64((mixed >> np.uint64(1)) & np.uint64(width - 1))
@@ -96,9 +92,9 @@ def count_missed(sketch, stream, key, low, high):
     mixed = _mixed(key)
     counter = np.int64((mixed >> np.uint64(1)) & np.uint64(width - 1))
     found = 0.0
-    for at in range(PANES):
-        begin = sketch.pane[stream, at] * span
+    for pane in range(PANES):
+        begin = sketch.pane[stream, pane] * span
         covered = min(begin + span, np.float64(high)) - max(begin, np.float64(low))
         if covered > 0.0:
-            found += sketch.counters[stream, counter, at] * min(1.0, covered / span)
+            found += sketch.counters[stream, counter, pane] * min(1.0, covered / span)
     sketch.missed[0] += found if mixed & np.uint64(1) else -found

@@ -3,7 +3,8 @@
 - each stream has its own progress, and a tuple expires by the progress of the *other* stream;
 - arrivals may be late: a pair joins if its times are within the window, whichever came first, so an arrival
   may match some of the buffered tuples of its key and not others;
-- what is lost is counted in a sketch, from which the results of the exact join are estimated.
+- what is evicted or dropped is counted in a sketch, from which the results of the exact join are estimated;
+  not so what late arrivals miss because it has expired.
 """
 
 from __future__ import annotations
@@ -29,10 +30,8 @@ from penstock.kernels.hooks import arrive, match_some, score
 from penstock.kernels.jit import borrow, jit
 from penstock.kernels.layout import (
     ARRIVALS,
-    ENTRY,
     EXPIRED,
     HEAD,
-    KEY,
     NEXT,
     RESULTS,
     ROW,
@@ -44,7 +43,7 @@ from penstock.kernels.layout import (
     lived_out,
 )
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
-from penstock.kernels.sketch import add_lost, count_missed
+from penstock.kernels.sketch import count_missed
 
 LOG_LATE = 3  # an arrival behind its stream's progress, which may have missed what had expired
 
@@ -64,18 +63,20 @@ class Flow(NamedTuple):
 
     expiry: Expiry
     progress: np.ndarray
-    behind: np.ndarray  # how far a stream's progress stays behind its largest time
+    behind: np.ndarray  # per stream: how far its progress stays behind its largest time
     matched: np.ndarray  # the tuples that an arrival has matched
     meta: np.ndarray
 
 
-def new_flow(capacities: tuple[int, ...], time_dtype: np.dtype, behind: float, start: float) -> Flow:
+def new_flow(
+    capacities: tuple[int, ...], time_dtype: np.dtype, behind: tuple[float, float], start: float
+) -> Flow:
     """Streams that have not begun; `start` is a time before all others."""
     total = sum(capacities)
     return Flow(
         expiry=Expiry(new_queue((total, total))),
         progress=np.full(2, start, time_dtype),
-        behind=np.array([behind], time_dtype),
+        behind=np.array(behind, time_dtype),
         matched=np.zeros(total + 1, np.int64),
         meta=np.zeros(4, np.int64),
     )
@@ -96,8 +97,8 @@ def drive_stream(policy, store, flow, batch, out, start):
 def _drive_stream(policy, store, flow, batch, out, start):
     meta = store.meta
     collect = out.pairs.shape[0] > 0
-    for stream in range(2):
-        expire(policy, store, flow, out, stream)
+    for each in range(2):
+        expire(policy, store, flow, out, each)
     for i in range(start, batch.key.shape[0]):
         look_ahead(policy, store, batch, i)
         stream, time, key = np.int64(batch.stream[i]), batch.time[i], batch.key[i]
@@ -108,7 +109,7 @@ def _drive_stream(policy, store, flow, batch, out, start):
             meta[STEPS] += 1
             continue
         late = time < flow.progress[stream]
-        flow.progress[stream] = max(flow.progress[stream], time - flow.behind[0])
+        flow.progress[stream] = max(flow.progress[stream], time - flow.behind[stream])
         store.clock[other] = max(store.clock[other], flow.progress[stream])
         expire(policy, store, flow, out, other)
         entry = find_key(store, key)
@@ -136,7 +137,6 @@ def _drive_stream(policy, store, flow, batch, out, start):
         elif store.clock[stream] - time > store.horizon[stream]:
             meta[EXPIRED] += 1
             flow.meta[BORN_OLD] += 1
-            add_lost(out.sketch, stream, key, time)
             log(store, out, LOG_EXPIRED, stream, batch.row[i])
         else:
             entry = pin(policy, store, key, entry)
@@ -154,7 +154,6 @@ def expire(policy, store, flow, out, stream):
     slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)
     while slot != 0 and lived_out(store, slot):
         store.meta[EXPIRED] += 1
-        add_lost(out.sketch, stream, store.k64[store.t32[slot, ENTRY], KEY], store.time[slot, TIME])
         log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
         remove(policy, store, slot)
         slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)

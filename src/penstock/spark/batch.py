@@ -1,0 +1,122 @@
+"""The same join for batch DataFrames: rows sorted by time within their bucket, streamed through the operator.
+
+A bucket need not fit in memory: a task reads its sorted rows piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.spark.bucket import EVENT, Batch, Bucket
+from penstock.spark.buckets import labels
+from penstock.spark.frames import to_table
+from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, SIDE, TIME, with_time
+from penstock.spark.processor import FIGURES, RESULT, STATS, told
+from penstock.spark.schema import quoted
+from penstock.spark.spec import LEFT, RIGHT, JoinSpec
+
+ORDER, SORT = "_penstock_order", "_penstock_sort"
+
+
+def joined_in_batch(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.StructField]) -> DataFrame:
+    """Both sides in one sorted table, bucket by bucket, through the operator."""
+    tags = F.array(*[F.lit(label) for label in labels(spec.buckets)])
+    both = None
+    for side, frame in enumerate(prepared):
+        columns = [
+            F.element_at(tags, F.col(BUCKET) + 1).alias(LABEL),
+            F.lit(side).cast("byte").alias(SIDE),
+            F.monotonically_increasing_id().alias(ORDER),
+            F.col(quoted(spec.sides[side].time)).cast(_sortable(spec, prepared)).alias(SORT),
+            F.col(KEY),
+            F.col(BUCKET),
+            (F.col(CHECK) if spec.hashed else F.lit(None).cast("long")).alias(CHECK),
+        ]
+        for which, other in enumerate(prepared):
+            for i, name in enumerate(_carried(other)):
+                kind = other.schema[name].dataType
+                value = F.col(quoted(name)) if which == side else F.lit(None).cast(kind)
+                columns.append(value.alias(f"{which}_{i}"))
+        part = frame.select(*columns)
+        both = part if both is None else both.unionAll(part)
+    assert both is not None
+    ordered = both.repartition(spec.buckets, LABEL).sortWithinPartitions(LABEL, SORT, SIDE, ORDER)
+    names = [_carried(frame) for frame in prepared]
+    return ordered.mapInArrow(_runner(spec, names, T.StructType(fields)), T.StructType(fields))
+
+
+def _sortable(spec: JoinSpec, prepared: list[DataFrame]) -> T.DataType:
+    kind = prepared[0].schema[spec.left.time].dataType
+    if isinstance(kind, T.NumericType):
+        return T.LongType() if spec.dtype == "int64" else T.DoubleType()
+    return kind
+
+
+def _carried(frame: DataFrame) -> list[str]:
+    return [name for name in frame.columns if name not in (BUCKET, KEY, CHECK)]
+
+
+def _runner(spec: JoinSpec, names: list[list[str]], fields: T.StructType) -> Callable[[Any], Iterator[Any]]:
+    """A function for `mapInArrow` that runs the buckets of a partition one after the other."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema = to_arrow_schema(fields, timezone="UTC")
+        bucket: Bucket | None = None
+        number = -1
+        for piece in batches:
+            table = pa.Table.from_batches([piece])
+            for which, rows in _runs(table):
+                if which != number:
+                    if bucket is not None:
+                        yield from _told(bucket, number, schema)
+                    bucket, number = Bucket(spec), which
+                assert bucket is not None
+                batch = Batch(blobs=[(side, _side(rows, side, spec, names[side])) for side in (LEFT, RIGHT)])
+                batch.skipped = rows.num_rows - sum(part.num_rows for _, part in batch.blobs)
+                results, archive = bucket.process(batch)
+                for result in results:
+                    yield from to_table(result, schema, {EVENT: RESULT}).to_batches()
+                for gone in archive:
+                    yield from to_table(gone, schema, {}).to_batches()
+        if bucket is not None:
+            yield from _told(bucket, number, schema)
+
+    return run
+
+
+def _told(bucket: Bucket, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """The figures of a bucket that is done."""
+    row = pa.table({"_": [0]})
+    filled = {EVENT: FIGURES, STATS: told(number, bucket.whole)}
+    return to_table(row, schema, filled).to_batches()
+
+
+def _runs(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The stretches of one bucket each, in a table sorted by bucket."""
+    bucket = table[BUCKET].to_numpy()
+    cuts = [0, *(np.flatnonzero(bucket[1:] != bucket[:-1]) + 1).tolist(), len(bucket)]
+    for first, last in pairwise(cuts):
+        if last > first:
+            yield int(bucket[first]), table.slice(first, last - first)
+
+
+def _side(rows: pa.Table, side: int, spec: JoinSpec, names: list[str]) -> pa.Table:
+    """The rows of one side as the packer would have packed them."""
+    mine = rows.filter(pc.equal(rows[SIDE], side))
+    columns = {name: mine[f"{side}_{i}"] for i, name in enumerate(names)}
+    columns[KEY] = mine[KEY]
+    if spec.hashed:
+        columns[CHECK] = mine[CHECK]
+    table = with_time(pa.table(columns), spec, side)
+    return table.filter(pc.and_(pc.is_valid(table[KEY]), pc.is_valid(table[TIME])))

@@ -1,0 +1,277 @@
+"""`bounded_join`: two DataFrames, streaming or batch, joined in a fixed amount of memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.budget import Bytes, Fraction, Tuples, budget_of
+from penstock.errors import PenstockError, hint
+from penstock.joins.config import in_tuples
+from penstock.joins.window import WindowJoin
+from penstock.spark import metrics, session
+from penstock.spark.batch import joined_in_batch
+from penstock.spark.bucket import AT, EVENT, STREAM
+from penstock.spark.buckets import bucket_count, labels, share
+from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, PACKED, packer
+from penstock.spark.processor import STATS, JoinProcessor
+from penstock.spark.schema import (
+    EVENT_TIME,
+    Keys,
+    keys_of,
+    output_fields,
+    quoted,
+    refuse_kind,
+    row_bytes_of,
+    sides_of,
+    times_of,
+)
+from penstock.spark.spec import LEFT, JoinSpec
+from penstock.window import Within, window_of
+
+EMITS = ("results", "all")
+SKETCH_SHARE = 0.05
+SKETCH_LEAST = 64 * 1024
+
+
+def bounded_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budget: Any,
+    policy: Any = "gdj",
+    allocation: str = "unified",
+    lateness: Any = "0 seconds",
+    buckets: int | None = None,
+    emit: str = "results",
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    how: str = "inner",
+    unit: str = "ms",
+    drop_rate: float = 0.0,
+    drop_at: str = "admission",
+    rates: tuple[float, float] | None = None,
+    seed: int = 0,
+    row_bytes: float | None = None,
+    name: str = "penstock",
+) -> DataFrame:
+    """Join two DataFrames on equal keys within a window of time, in a fixed amount of memory.
+
+    Parameters
+    ----------
+    left, right
+        Two streaming or two batch DataFrames. Watermarks on their times are honoured.
+    on
+        The key: a column name, a list of names, or of pairs `(left name, right name)`.
+    time
+        The column of the event time, or a pair of names: timestamps, dates or numbers.
+    within
+        How far apart two times may be: a duration or a number, or a pair `(before, after)`: a right row at
+        most `after` later or `before` earlier than the left one.
+    budget
+        What all buckets together may keep: `"256 MiB"`, `Bytes(...)`, `Tuples(...)`, and for batch
+        DataFrames `Fraction(...)`.
+    policy, allocation, drop_rate, drop_at, seed
+        As for `penstock.WindowJoin`.
+    lateness
+        Without a watermark, how far a stream's progress stays behind its largest time.
+    buckets
+        Into how many parts the keys are cut; by default the shuffle partitions.
+    emit
+        `"results"`, or `"all"`: also the rows that were evicted or dropped or came late (see `write_split`).
+    suffixes
+        For columns whose names both sides have.
+    unit
+        That of numeric times.
+    rates
+        Arrivals of each stream per unit of time, where allocation or policy need them.
+    row_bytes
+        About what a row takes, by which a byte budget lays out its tables; guessed from the types.
+    name
+        Of the observed metrics.
+
+    Returns
+    -------
+    The key columns once, then the left and then the right columns. If the inputs have watermarks, also
+    `event_time`, the later of the two times, with a watermark, so that a windowed aggregation can follow.
+
+    Examples
+    --------
+    >>> from penstock.spark import bounded_join
+    >>> shown = spark.createDataFrame([("a", 0), ("b", 5)], "ad string, ts long")
+    >>> clicked = spark.createDataFrame([("a", 3), ("b", 90)], "ad string, ts long")
+    >>> bounded_join(shown, clicked, on="ad", time="ts", within=10, budget="1 MiB").show()
+    +---+-------+--------+
+    | ad|ts_left|ts_right|
+    +---+-------+--------+
+    |  a|      0|       3|
+    +---+-------+--------+
+    <BLANKLINE>
+    """
+    refuse_kind(how)
+    if emit not in EMITS:
+        raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
+    _check_frames(left, right)
+    window = window_of(within)
+    if not isinstance(window, Within):
+        raise PenstockError(
+            f"within={within!r} is not a window of time; on Spark it is a span or a pair (before, after)."
+        )
+    keys = keys_of(left, right, on)
+    times, unit, dtype = times_of(left, right, time, unit)
+    sides = sides_of(left, right, keys, times, suffixes)
+    streaming = left.isStreaming
+    budget = _in_tuples(budget_of(budget), left, right, times, window, unit, dtype, streaming)
+    spark = left.sparkSession
+    count = bucket_count(buckets, budget, session.partitions(spark))
+    marked = any(side.watermark for side in sides)
+    fields = output_fields(left, right, sides)
+    if marked:
+        fields.append(T.StructField(EVENT_TIME, left.schema[times[0]].dataType))
+    sketch = max(int(SKETCH_SHARE * budget.n), SKETCH_LEAST) if isinstance(budget, Bytes) else SKETCH_LEAST
+    spec = JoinSpec(
+        join=WindowJoin(
+            within=window,
+            budget=share(budget, count),
+            policy=policy,
+            allocation=allocation,
+            drop_rate=drop_rate,
+            drop_at=drop_at,
+            seed=seed,
+        ),
+        left=sides[0],
+        right=sides[1],
+        buckets=count,
+        unit=unit,
+        dtype=dtype,
+        hashed=keys.hashed,
+        lateness=tuple(math.inf if side.watermark else lateness for side in sides),
+        row_bytes=row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes),
+        sketch_bytes=sketch // count,
+        rates=rates,
+        emit=emit,
+        event_time=EVENT_TIME if marked else None,
+    )
+    spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
+    raw_fields = [
+        *fields,
+        T.StructField(EVENT, T.StringType()),
+        T.StructField(STREAM, T.StringType()),
+        T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
+        T.StructField(STATS, T.StringType()),
+    ]
+    prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
+    if streaming:
+        session.prepare(spark)
+        raw = _joined_in_stream(prepared, spec, raw_fields)
+    else:
+        raw = joined_in_batch(prepared, spec, raw_fields)
+    return metrics.observed(raw, spec, [field.name for field in fields], name)
+
+
+def _joined_in_stream(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.StructField]) -> DataFrame:
+    """Packed rows, grouped by bucket, through the stateful operator."""
+    tags = labels(spec.buckets)
+    left, right = (frame.mapInArrow(packer(spec, side, tags), PACKED) for side, frame in enumerate(prepared))
+    processor = JoinProcessor(spec, T.StructType(fields), {label: i for i, label in enumerate(tags)})
+    return (
+        left.union(right)
+        .groupBy(LABEL)
+        .transformWithStateInPandas(
+            processor,
+            T.StructType(fields),
+            "Append",
+            "EventTime" if spec.event_time else "None",
+            eventTimeColumnName=spec.event_time or "",
+        )
+    )
+
+
+def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:
+    """The columns that are carried, the bucket, and the number by which the key is known."""
+    compared = keys.compared(side)
+    missing = F.lit(False)
+    for column in compared:
+        missing = missing | column.isNull()
+    if spec.hashed:
+        code = F.xxhash64(*compared)
+    elif isinstance(keys.types[0], T.DateType):
+        code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
+    else:
+        code = compared[0].cast("long")
+    mine = spec.sides[side]
+    kept = [
+        F.col(quoted(source)).alias(name) for source, name in zip(mine.sources, mine.columns, strict=True)
+    ]
+    for source, name, kind in zip(mine.key_sources, mine.keys, keys.left_types, strict=True):
+        column = F.col(quoted(source))
+        if side == LEFT or source == mine.time_source:
+            kept.append(column.alias(name))
+        elif spec.emit == "all":  # a key beyond the left type matches nothing
+            kept.append(column.try_cast(kind).alias(name))
+    hidden = [
+        F.pmod(F.hash(*compared), F.lit(spec.buckets)).cast("int").alias(BUCKET),
+        F.when(~missing, code).alias(KEY),
+    ]
+    if spec.hashed:
+        hidden.append(F.xxhash64(F.lit("penstock"), *compared).alias(CHECK))
+    return frame.select(*hidden, *kept)
+
+
+def _in_tuples(
+    budget: Any,
+    left: DataFrame,
+    right: DataFrame,
+    times: tuple[str, str],
+    window: Within,
+    unit: str,
+    dtype: str,
+    streaming: bool,
+) -> Tuples | Bytes:
+    """A budget that does not depend on the input; what a fraction is of, batch DataFrames can tell."""
+    if not isinstance(budget, Fraction):
+        return budget
+    if streaming:
+        share(budget, 1)
+    both = None
+    for frame, name in zip((left, right), times, strict=True):
+        column = frame.select(F.col(quoted(name)).alias("time"))
+        both = column if both is None else both.union(column)
+    assert both is not None
+    kind = both.schema["time"].dataType
+    at = F.col("time")
+    if isinstance(kind, T.TimestampType):
+        at = F.unix_micros(at)
+    elif isinstance(kind, T.TimestampNTZType | T.DateType):
+        at = F.unix_micros(at.cast("timestamp"))
+    found = both.agg(F.count(at).alias("n"), (F.max(at) - F.min(at)).cast("double").alias("span")).collect()[
+        0
+    ]
+    return Tuples(in_tuples(budget, found["n"], window.resolve(unit), found["span"] or 0.0))
+
+
+def _check_frames(left: Any, right: Any) -> None:
+    for side, frame in (("left", left), ("right", right)):
+        if not hasattr(frame, "isStreaming") or not hasattr(frame, "mapInArrow"):
+            raise PenstockError(
+                f"bounded_join takes Spark DataFrames; {side} is a {type(frame).__name__}. In process there "
+                "is penstock.WindowJoin."
+            )
+    if left.isStreaming != right.isStreaming:
+        raise PenstockError(
+            "bounded_join takes two streaming or two batch DataFrames, not one of each. A stream and a table "
+            "are joined by Spark without state."
+        )
+
+
+def _told_as(kind: T.DataType) -> T.DataType:
+    """The type in which the time of an eviction is told."""
+    if isinstance(kind, T.DateType):
+        return T.TimestampNTZType()
+    return kind if isinstance(kind, T.TimestampType | T.TimestampNTZType) else T.DoubleType()

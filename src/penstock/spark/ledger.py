@@ -1,0 +1,172 @@
+"""The state of a bucket in Spark's state store: a snapshot, and a log of the batches since.
+
+What a batch writes follows what the batch brought: it is appended to the log. Once the log has grown to a
+share of the snapshot, a new snapshot takes the place of both. A worker keeps the buckets it has had in its
+hands; a token tells which batch it last saw, and what it has missed since is replayed from the log.
+
+Every value has a header with a checksum, so that a damaged or foreign one is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from penstock.errors import PenstockError, SnapshotError
+from penstock.spark.bucket import Batch, Bucket
+from penstock.spark.spec import JoinSpec
+
+PART = 4 << 20  # bytes per value
+FULL = 0.5  # of the snapshot: a log of this size is replaced
+LEAST = 1 << 20  # bytes: a shorter log stays a log
+MAGIC = b"PENSTATE"
+VERSION = 1
+_HEADER = struct.Struct("<8sHIQ")  # magic, version, checksum, length
+
+
+@dataclass
+class Head:
+    """What is said of a bucket: which snapshot, which log, and for which join it is."""
+
+    identity: str
+    fixed: dict[str, str]
+    snapshot_parts: int = 0
+    snapshot_bytes: int = 0
+    snapshot_token: str = ""
+    log: list[tuple[str, int]] = field(default_factory=list)  # token and number of parts of each batch
+    log_bytes: int = 0
+
+    @property
+    def token(self) -> str:
+        """Of the last batch."""
+        return self.log[-1][0] if self.log else self.snapshot_token
+
+
+@dataclass
+class Opened:
+    """A bucket that is ready for its next batch, and what it took to get there."""
+
+    head: Head
+    bucket: Bucket
+    changed: bool = False  # it is not what snapshot and log say
+    read: int = 0  # bytes
+    replayed: int = 0  # batches
+
+
+class Ledger:
+    """The three state variables of a bucket, and the buckets this worker remembers."""
+
+    remembered: ClassVar[dict[str, tuple[str, Bucket]]] = {}  # identity -> last token, bucket
+
+    def __init__(self, handle: Any) -> None:
+        self.head = handle.getValueState("head", "data binary")
+        self.snapshot = handle.getMapState("snapshot", "part int", "data binary")
+        self.log = handle.getMapState("log", "token string, part int", "data binary")
+
+    def open(self, spec: JoinSpec) -> Opened:
+        """The bucket as the last batch left it, or a new one."""
+        stored = self.head.get()
+        if stored is None:
+            return Opened(Head(uuid.uuid4().hex, spec.fixed()), Bucket(spec), changed=True)
+        try:
+            head = Head(**json.loads(unseal(stored[0])))
+            head.log = [(token, parts) for token, parts in head.log]
+        except SnapshotError:
+            raise
+        except Exception as error:
+            raise SnapshotError(f"The state of a bucket cannot be read: {error}") from error
+        refuse_changes(head.fixed, spec.fixed())
+        read = 0
+        token, bucket = self.remembered.pop(head.identity, ("", None))
+        tokens = [head.snapshot_token, *(token for token, _ in head.log)]
+        if bucket is None or bucket.spec != spec or token not in tokens:
+            data = b"".join(self._parts(self.snapshot, [(i,) for i in range(head.snapshot_parts)]))
+            read += len(data)
+            bucket, token = Bucket.from_bytes(spec, unseal(data)), head.snapshot_token
+        missed = head.log[tokens.index(token) :]
+        for name, parts in missed:
+            data = b"".join(self._parts(self.log, [(name, i) for i in range(parts)]))
+            read += len(data)
+            bucket.process(Batch.from_bytes(unseal(data)), quiet=True)
+        return Opened(head, bucket, bucket.adapt(), read, len(missed))
+
+    def commit(self, opened: Opened, batch: Batch) -> int:
+        """Write what the batch brought, or a new snapshot; the bytes written."""
+        head, bucket = opened.head, opened.bucket
+        token = uuid.uuid4().hex
+        entry = seal(batch.to_bytes())
+        if not opened.changed and head.log_bytes + len(entry) <= max(LEAST, FULL * head.snapshot_bytes):
+            parts = list(_cut(entry))
+            for i, part in enumerate(parts):
+                self.log.updateValue((token, i), (part,))
+            head.log.append((token, len(parts)))
+            head.log_bytes += len(entry)
+            written = len(entry)
+        else:
+            data = seal(bucket.to_bytes())
+            self.snapshot.clear()
+            self.log.clear()
+            parts = list(_cut(data))
+            for i, part in enumerate(parts):
+                self.snapshot.updateValue((i,), (part,))
+            head.snapshot_parts, head.snapshot_bytes, head.snapshot_token = len(parts), len(data), token
+            head.log, head.log_bytes = [], 0
+            written = len(data)
+        said = seal(json.dumps(vars(head)).encode())
+        self.head.update((said,))
+        self.remembered[head.identity] = (token, bucket)
+        return written + len(said)
+
+    @staticmethod
+    def _parts(state: Any, keys: list[tuple[Any, ...]]) -> Iterator[bytes]:
+        for key in keys:
+            value = state.getValue(key)
+            if value is None:
+                raise SnapshotError(f"The state of a bucket is damaged: part {key} is missing.")
+            yield value[0]
+
+
+def refuse_changes(stored: dict[str, str], given: dict[str, str]) -> None:
+    """A restarted query may change its budget and its policy; nothing else."""
+    for what, value in given.items():
+        if stored.get(what) != value:
+            raise PenstockError(
+                f"{what} cannot change when a query is restarted from its checkpoint: it was "
+                f"{stored.get(what)} and is now {value}. Change it back, or start with a new checkpoint."
+            )
+
+
+def seal(data: bytes) -> bytes:
+    """Data with a header by which it is known again."""
+    return _HEADER.pack(MAGIC, VERSION, zlib.crc32(data), len(data)) + data
+
+
+def unseal(data: bytes) -> bytes:
+    """The data, or an error that says what is wrong with it.
+
+    >>> from penstock.spark.ledger import seal, unseal
+    >>> unseal(seal(b"state"))
+    b'state'
+    """
+    data = bytes(data)
+    if len(data) < _HEADER.size or data[:8] != MAGIC:
+        raise SnapshotError(f"This is no state of Penstock ({len(data)} bytes, no header).")
+    _, version, checksum, length = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise SnapshotError(f"The state has version {version}; this Penstock reads version {VERSION}.")
+    body = data[_HEADER.size :]
+    if len(body) != length or zlib.crc32(body) != checksum:
+        raise SnapshotError(
+            f"The state is damaged: {len(body)} bytes instead of {length}, or a wrong checksum."
+        )
+    return body
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    for start in range(0, max(len(data), 1), PART):
+        yield data[start : start + PART]

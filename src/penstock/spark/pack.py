@@ -1,0 +1,111 @@
+"""Rows packed into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
+
+A packed row has the label of its bucket, which side it is of, where it stands in the order of its side, and
+the blob: an Arrow stream with the columns `KEY`, `TIME`, `CHECK` if keys are hashed, and the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.spark.spec import JoinSpec
+
+LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB = "label", "side", "task", "piece", "skipped", "blob"
+KEY, CHECK, BUCKET, TIME = "_penstock_key", "_penstock_check", "_penstock_bucket", "_penstock_time"
+PACKED = f"{LABEL} int, {SIDE} tinyint, {TASK} int, {PIECE} int, {SKIPPED} bigint, {BLOB} binary"
+
+MOST_ROWS = 1 << 17  # per piece
+MOST_BYTES = 1 << 26
+
+
+def packer(spec: JoinSpec, side: int, labels: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that packs the prepared rows of one side."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task, piece = _task(), 0
+        held: list[pa.RecordBatch] = []
+        for batch in batches:
+            held.append(batch)
+            rows, size = sum(b.num_rows for b in held), sum(b.nbytes for b in held)
+            if rows >= MOST_ROWS or size >= MOST_BYTES:
+                yield from _pieces(pa.Table.from_batches(held), spec, side, labels, task, piece)
+                held, piece = [], piece + 1
+        if held:
+            yield from _pieces(pa.Table.from_batches(held), spec, side, labels, task, piece)
+
+    return pack
+
+
+def _task() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
+
+
+def _pieces(
+    table: pa.Table, spec: JoinSpec, side: int, labels: list[int], task: int, piece: int
+) -> Iterator[pa.RecordBatch]:
+    """One packed row per bucket."""
+    table = with_time(table, spec, side)
+    usable = pc.and_(pc.is_valid(table[KEY]), pc.is_valid(table[TIME]))
+    skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
+    if skipped:
+        table = table.filter(usable)
+    bucket = table[BUCKET].to_numpy()
+    table = table.drop_columns([BUCKET])
+    order = np.argsort(bucket, kind="stable")
+    cuts = np.searchsorted(bucket[order], np.arange(spec.buckets + 1))
+    table = table.take(pa.array(order)) if spec.buckets > 1 else table
+    for number in range(spec.buckets):
+        first, last = cuts[number], cuts[number + 1]
+        if last > first or (skipped and number == 0):
+            blob = to_blob(table.slice(first, last - first))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([labels[number]], pa.int32()),
+                    pa.array([side], pa.int8()),
+                    pa.array([task], pa.int32()),
+                    pa.array([piece], pa.int32()),
+                    pa.array([skipped if number == 0 else 0], pa.int64()),
+                    pa.array([blob], pa.binary()),
+                ],
+                names=[LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB],
+            )
+            skipped = 0 if number == 0 else skipped
+
+
+def with_time(table: pa.Table, spec: JoinSpec, side: int) -> pa.Table:
+    """The table with its times as numbers; null where a time is missing or not finite."""
+    return table.append_column(TIME, as_numbers(table[spec.sides[side].time], spec.dtype))
+
+
+def as_numbers(times: pa.ChunkedArray, dtype: str) -> pa.ChunkedArray:
+    """Times as numbers: timestamps and dates as microseconds."""
+    kind = times.type
+    if pa.types.is_timestamp(kind):
+        return times.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
+    if pa.types.is_date(kind):
+        return times.cast(pa.timestamp("us")).cast(pa.int64())
+    numbers = times.cast(pa.int64() if dtype == "int64" else pa.float64())
+    if dtype == "float64":
+        numbers = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
+    return numbers
+
+
+def to_blob(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+def from_blob(blob: bytes) -> pa.Table:
+    """The counterpart."""
+    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()

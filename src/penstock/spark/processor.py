@@ -1,0 +1,78 @@
+"""The stateful operator: Spark calls it once per bucket and batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
+
+from penstock.spark.bucket import EVENT, Batch, Figures
+from penstock.spark.frames import to_frame, to_table
+from penstock.spark.ledger import Ledger
+from penstock.spark.pack import BLOB, PIECE, SIDE, SKIPPED, TASK
+from penstock.spark.spec import JoinSpec
+
+RESULT, FIGURES = "result", "figures"
+STATS = "_figures"
+
+
+class JoinProcessor(StatefulProcessor):
+    """Runs the buckets of a `bounded_join`."""
+
+    def __init__(self, spec: JoinSpec, fields: StructType, buckets: dict[int, int]) -> None:
+        self.spec, self.fields = spec, fields
+        self.buckets = buckets  # label -> number of the bucket
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark hands over the state store of this partition."""
+        self.ledger = Ledger(handle)
+
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Any, timerValues: Any
+    ) -> Iterator[Any]:
+        """The packed rows of one bucket for one batch."""
+        batch = _gather(rows, timerValues.getCurrentWatermarkInMs())
+        opened = self.ledger.open(self.spec)
+        results, archive = opened.bucket.process(batch)
+        figures = opened.bucket.figures
+        figures.state_read, figures.replayed = opened.read, opened.replayed
+        figures.state_written = self.ledger.commit(opened, batch)
+        schema = to_arrow_schema(self.fields, timezone="UTC")
+        fill: dict[str, Any] = {self.spec.event_time: _after(batch)} if self.spec.event_time else {}
+        for table in results:
+            yield to_frame(to_table(table, schema, {EVENT: RESULT}))
+        for table in archive:
+            yield to_frame(to_table(table, schema, fill))
+        said = {EVENT: FIGURES, STATS: told(self.buckets[int(key[0])], figures)}
+        yield to_frame(to_table(pa.table({"_": [0]}), schema, fill | said))
+
+    def close(self) -> None:
+        """Nothing to give back: buckets stay remembered for the next batch."""
+
+
+def told(bucket: int, figures: Figures) -> str:
+    """The figures of a bucket as text, for a row of their own."""
+    return json.dumps({"bucket": bucket, **asdict(figures)})
+
+
+def _gather(rows: Iterator[pd.DataFrame], watermark: int) -> Batch:
+    """The blobs in the order of their side, whatever order the shuffle brought them in."""
+    pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
+    pieces.sort(key=lambda piece: (getattr(piece, SIDE), getattr(piece, TASK), getattr(piece, PIECE)))
+    return Batch(
+        blobs=[(int(getattr(piece, SIDE)), bytes(getattr(piece, BLOB))) for piece in pieces],
+        watermark=int(watermark),
+        skipped=sum(int(getattr(piece, SKIPPED)) for piece in pieces),
+    )
+
+
+def _after(batch: Batch) -> pd.Timestamp:
+    """A time after the watermark, for rows that are no results."""
+    return pd.Timestamp(max(batch.watermark, 0) + 1, unit="ms", tz="UTC")

@@ -1,0 +1,240 @@
+"""From DataFrames to a join: which columns are keys, times and payload, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.errors import ColumnError, PenstockError, hint
+from penstock.spark.spec import SIDES, Side
+
+WATERMARK = "spark.watermarkDelayMs"  # how Spark marks the column of a watermark
+CODED = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DateType, T.BooleanType)  # are their own code
+EVENT_TIME = "event_time"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How both sides name their keys, and the type in which they are compared."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    types: tuple[T.DataType, ...]
+    left_types: tuple[T.DataType, ...]  # in which they go out
+
+    @property
+    def hashed(self) -> bool:
+        """Whether a key is known by a hash: if it is not one whole number."""
+        return len(self.types) > 1 or not isinstance(self.types[0], CODED)
+
+    def compared(self, side: int) -> list[Column]:
+        """The key columns of a side in the common type."""
+        names = (self.left, self.right)[side]
+        return [F.col(quoted(name)).cast(kind) for name, kind in zip(names, self.types, strict=True)]
+
+
+def keys_of(left: DataFrame, right: DataFrame, on: Any) -> Keys:
+    """The key columns from what the user gives: a name, several, or pairs of names."""
+    pairs = _pairs(on, "on")
+    types = []
+    for names in pairs:
+        kinds = [
+            _field(frame, name, i).dataType
+            for i, (frame, name) in enumerate(zip((left, right), names, strict=True))
+        ]
+        types.append(_common(names, kinds))
+    own = tuple(left.schema[name].dataType for name, _ in pairs)
+    return Keys(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(types), own)
+
+
+def times_of(left: DataFrame, right: DataFrame, time: Any, unit: str) -> tuple[tuple[str, str], str, str]:
+    """The time columns, the unit they are counted in, and the dtype of the numbers."""
+    names = (time, time) if isinstance(time, str) else tuple(time)
+    if len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise ColumnError(f"time takes a column name or a pair of names; {time!r} was given.")
+    kinds = [
+        _field(frame, name, i).dataType
+        for i, (frame, name) in enumerate(zip((left, right), names, strict=True))
+    ]
+    families = [_family(kind) for kind in kinds]
+    if None in families or families[0] != families[1]:
+        raise ColumnError(
+            f"time takes two columns of timestamps, of dates or of numbers; {names[0]!r} is "
+            f"{kinds[0].simpleString()} and {names[1]!r} is {kinds[1].simpleString()}. Cast one of them."
+        )
+    if families[0] != "number":
+        return names, "us", "int64"
+    whole = all(isinstance(kind, T.IntegralType) or _scale(kind) == 0 for kind in kinds)
+    return names, unit, "int64" if whole else "float64"
+
+
+def has_watermark(frame: DataFrame, time: str, side: int) -> bool:
+    """Whether Spark tells the progress of this time; a watermark on another column is no help."""
+    marked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
+    if marked and time not in marked:
+        raise ColumnError(
+            f"The watermark of the {SIDES[side]} stream is on {marked[0]!r}, and time is {time!r}; a join "
+            "can follow a watermark on its own time only."
+        )
+    return bool(marked)
+
+
+def sides_of(
+    left: DataFrame, right: DataFrame, keys: Keys, times: tuple[str, str], suffixes: Sequence[str]
+) -> tuple[Side, Side]:
+    """The columns that go out, with suffixes where both sides have a name."""
+    rest = [
+        [name for name in frame.columns if name not in names]
+        for frame, names in ((left, keys.left), (right, keys.right))
+    ]
+    both = (set(rest[0]) & set(rest[1])) | (set(rest[1]) & set(keys.left))
+    names = [
+        tuple(name + suffix if name in both else name for name in columns)
+        for columns, suffix in zip(rest, suffixes, strict=True)
+    ]
+    everything = [*keys.left, *names[0], *names[1]]
+    doubled = {name for name in everything if everything.count(name) > 1}
+    if doubled:
+        raise ColumnError(
+            f"The output would have {sorted(doubled)} more than once; give other suffixes, or rename columns."
+        )
+    left_side, right_side = (
+        Side(
+            sources=tuple(rest[i]),
+            names=names[i],
+            key_sources=(keys.left, keys.right)[i],
+            time_source=times[i],
+            watermark=has_watermark(frame, times[i], i),
+        )
+        for i, frame in enumerate((left, right))
+    )
+    return left_side, right_side
+
+
+def output_fields(left: DataFrame, right: DataFrame, sides: tuple[Side, Side]) -> list[T.StructField]:
+    """The columns of the results: keys once, then left, then right."""
+    fields = [T.StructField(name, left.schema[name].dataType) for name in sides[0].key_sources]
+    for frame, side in zip((left, right), sides, strict=True):
+        for name, out in zip(side.sources, side.names, strict=True):
+            fields.append(T.StructField(out, frame.schema[name].dataType))
+    return fields
+
+
+def _pairs(on: Any, option: str) -> list[tuple[str, str]]:
+    given = [on] if isinstance(on, str) else on
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given):
+        given = list(given)
+    pairs = []
+    for part in given if isinstance(given, list | tuple) else [None]:
+        if isinstance(part, str):
+            pairs.append((part, part))
+        elif isinstance(part, tuple | list) and len(part) == 2 and all(isinstance(p, str) for p in part):
+            pairs.append((part[0], part[1]))
+        else:
+            raise ColumnError(
+                f"{option} takes a column name, a list of names, or a list of pairs (left, right); "
+                f"{on!r} was given."
+            )
+    if not pairs:
+        raise ColumnError(f"{option} needs at least one column; {on!r} was given.")
+    return pairs
+
+
+def _field(frame: DataFrame, name: str, side: int) -> T.StructField:
+    names = frame.columns
+    if names.count(name) > 1:
+        raise ColumnError(f"The column {name!r} of the {SIDES[side]} stream is there more than once.")
+    if name not in names:
+        raise ColumnError(f"The {SIDES[side]} stream has no column {name!r}{hint(name, names)}")
+    return frame.schema[name]
+
+
+def _common(names: tuple[str, str], kinds: list[T.DataType]) -> T.DataType:
+    """The type in which Spark's `=` would compare two columns."""
+    left, right = kinds
+    if isinstance(left, T.MapType) or isinstance(right, T.MapType):
+        raise ColumnError(f"A map cannot be a join key: {names[0]!r}. Use its entries or a hash of them.")
+    if left == right:
+        return left
+    if isinstance(left, T.IntegralType) and isinstance(right, T.IntegralType):
+        return T.LongType()
+    if isinstance(left, T.NumericType) and isinstance(right, T.NumericType):
+        if isinstance(left, T.FractionalType) and not isinstance(left, T.DecimalType):
+            return T.DoubleType()
+        if isinstance(right, T.FractionalType) and not isinstance(right, T.DecimalType):
+            return T.DoubleType()
+        scale = max(_scale(left), _scale(right))
+        whole = max(_whole(left), _whole(right))
+        return T.DecimalType(min(38, whole + scale), scale)
+    if {type(left), type(right)} == {T.DateType, T.TimestampType}:
+        return T.TimestampType()
+    if {type(left), type(right)} <= {T.StringType, T.CharType, T.VarcharType}:
+        return T.StringType()
+    raise ColumnError(
+        f"The keys {names[0]!r} ({left.simpleString()}) and {names[1]!r} ({right.simpleString()}) are of "
+        "different types. Cast one of them."
+    )
+
+
+def _scale(kind: T.DataType) -> int:
+    if isinstance(kind, T.DecimalType):
+        return kind.scale
+    return 0 if isinstance(kind, T.IntegralType) else 1
+
+
+def _whole(kind: T.DataType) -> int:
+    """Digits before the point."""
+    digits: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
+    return kind.precision - kind.scale if isinstance(kind, T.DecimalType) else digits[type(kind)]
+
+
+def _family(kind: T.DataType) -> str | None:
+    if isinstance(kind, T.NumericType):
+        return "number"
+    families: dict[type[T.DataType], str] = {
+        T.TimestampType: "timestamp",
+        T.TimestampNTZType: "timestamp_ntz",
+        T.DateType: "date",
+    }
+    return families.get(type(kind))
+
+
+def quoted(name: str) -> str:
+    """A column name as it stands in an expression, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def row_bytes_of(fields: Sequence[T.StructField]) -> float:
+    """About what a row takes, from its types; texts and nested values are taken for 32 bytes."""
+    widths: dict[type[T.DataType], int] = {
+        T.BooleanType: 1,
+        T.ByteType: 1,
+        T.ShortType: 2,
+        T.IntegerType: 4,
+        T.FloatType: 4,
+        T.DateType: 4,
+    }
+    total = 0.0
+    for field in fields:
+        kind = field.dataType
+        if isinstance(kind, T.DecimalType):
+            total += 16
+        elif isinstance(kind, T.StringType | T.BinaryType | T.ArrayType | T.MapType | T.StructType):
+            total += 32
+        else:
+            total += widths.get(type(kind), 8)
+    return total
+
+
+def refuse_kind(how: str) -> None:
+    """Inner joins only, so far."""
+    if how != "inner":
+        raise PenstockError(
+            f"how={how!r} is not there yet; how='inner' is. Rows without a match are what is left of a "
+            "stream after an anti-join with the results."
+        )

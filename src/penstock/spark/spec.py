@@ -1,0 +1,100 @@
+"""What a worker must know of a join on Spark, and nothing that needs Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.joins.stream import StreamState
+from penstock.joins.window import WindowJoin
+
+LEFT, RIGHT = 0, 1
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One stream: its columns as they come in, and what becomes of them."""
+
+    sources: tuple[str, ...]  # the columns besides the keys as they come in
+    names: tuple[str, ...]  # the same as they go out
+    key_sources: tuple[str, ...]
+    time_source: str
+    watermark: bool  # its progress is told by Spark
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names for the sources on their way, for a user's names may have any character."""
+        return tuple(f"c{i}" for i in range(len(self.sources)))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names for the key columns on their way."""
+        return tuple(f"k{i}" for i in range(len(self.key_sources)))
+
+    @property
+    def time(self) -> str:
+        """The name of the time on its way."""
+        if self.time_source in self.sources:
+            return self.columns[self.sources.index(self.time_source)]
+        return self.keys[self.key_sources.index(self.time_source)]
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A bounded join as every bucket runs it."""
+
+    join: WindowJoin  # with the share of one bucket as its budget
+    left: Side
+    right: Side
+    buckets: int
+    unit: str  # of the times
+    dtype: str  # of the times: "int64" or "float64"
+    hashed: bool  # keys are known by a hash, so that a second one must agree
+    lateness: Any  # per stream, infinite where Spark tells the progress
+    rates: tuple[float, float] | None
+    row_bytes: float
+    sketch_bytes: int
+    emit: str
+    event_time: str | None  # the column of the later of the two times, if there are watermarks
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both streams."""
+        return self.left, self.right
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns in the output."""
+        return self.left.key_sources
+
+    def start(self) -> StreamState:
+        """A fresh state for one bucket."""
+        state = self.join.start(
+            unit=self.unit,
+            dtype=np.dtype(self.dtype),
+            rates=self.rates,
+            row_bytes=self.row_bytes,
+            lateness=self.lateness,
+            sketch_bytes=self.sketch_bytes,
+        )
+        assert isinstance(state, StreamState)
+        return state
+
+    def fixed(self) -> dict[str, str]:
+        """What may not change when a query is restarted from its checkpoint, in words."""
+        return {
+            "the number of buckets": str(self.buckets),
+            "the key": str((self.left.key_sources, self.right.key_sources)),
+            "the time": str((self.left.time_source, self.right.time_source, self.unit, self.dtype)),
+            "the window": str(self.join.within),
+            "the columns": str((self.left.sources, self.right.sources)),
+            "emit": self.emit,
+        }
+
+    def with_join(self, **changes: Any) -> JoinSpec:
+        """The same with other parameters of the join."""
+        return dataclasses.replace(self, join=dataclasses.replace(self.join, **changes))
