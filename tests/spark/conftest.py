@@ -1,9 +1,9 @@
-"""One Spark session for all tests, and streams from files."""
+"""Streams from files, and their results. The session is in the `conftest.py` above all tests."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +13,6 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is an extra")
 
 from pyspark.sql import DataFrame, SparkSession
-
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores, two partitions and nothing that listens."""
-    import penstock.spark  # noqa: F401 (sets the Python of the workers)
-
-    folder = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("penstock-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/New_York")  # no time may depend on it
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 def write_files(folder: Path, frames: list[pd.DataFrame]) -> Path:

@@ -136,7 +136,7 @@ def test_bad_calls_are_refused_before_any_work(spark: Any, stream_of: Any, tmp_p
         (frame, frame, {"budget": ps.Tuples(3), "buckets": 2}, "at least one tuple per stream"),
         (frame, stream, {}, "not one of each"),
         (stream, stream, {"budget": ps.Fraction(0.5)}, "Tuples or Bytes"),
-        (frame, frame, {"policy": "age:curve=trace"}, "whole stream"),
+        (frame, frame, {"policy": "age:curve=trace", "allocation": "equal"}, "whole stream"),
         ({"k": [1]}, frame, {}, "Spark DataFrames"),
     ]
     for left, right, change, message in cases:

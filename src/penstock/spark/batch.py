@@ -20,7 +20,7 @@ from penstock.spark.bucket import EVENT, Batch, Bucket
 from penstock.spark.buckets import labels
 from penstock.spark.frames import to_table
 from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, SIDE, TIME, with_time
-from penstock.spark.processor import FIGURES, RESULT, STATS, told
+from penstock.spark.processor import FIGURES, STATS, told
 from penstock.spark.schema import quoted
 from penstock.spark.spec import LEFT, RIGHT, JoinSpec
 
@@ -86,7 +86,7 @@ def _runner(spec: JoinSpec, names: list[list[str]], fields: T.StructType) -> Cal
                 batch.skipped = rows.num_rows - sum(part.num_rows for _, part in batch.blobs)
                 results, archive = bucket.process(batch)
                 for result in results:
-                    yield from to_table(result, schema, {EVENT: RESULT}).to_batches()
+                    yield from to_table(result, schema, {}).to_batches()
                 for gone in archive:
                     yield from to_table(gone, schema, {}).to_batches()
         if bucket is not None:

@@ -34,7 +34,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     >>> import pyarrow as pa
     >>> from penstock.spark.frames import to_frame
     >>> to_frame(pa.table({"a": [1, 2]}))["a"].sum()
-    np.int64(3)
+    3
     """
     return pd.DataFrame({name: _series(table[name]) for name in table.column_names}, copy=False)
 

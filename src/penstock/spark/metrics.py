@@ -1,44 +1,65 @@
 """The figures of a running join, as metrics that Spark observes and hands to listeners with every batch.
 
 Each bucket says at the end of a batch what the batch did, in a row of its own; here these rows are added up
-and taken out again, so that nobody downstream sees them.
+and taken out again, so that nobody downstream sees them. Spark evaluates every observed aggregate on every
+row, so there is one only, which gathers the figures; all sums are made of that.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields as fields_of
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.spark.bucket import AT, EVENT, STREAM, Figures
-from penstock.spark.processor import FIGURES, RESULT, STATS
+from penstock.spark.processor import RESULT, STATS
 from penstock.spark.schema import quoted
 from penstock.spark.spec import JoinSpec
 
-MOST_BUCKETS = 64  # whose evictions are told one by one
+METRIC = "join"  # the one observed metric: a row with the sums, and the buckets one by one
 
 
 def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str) -> DataFrame:
-    """The join without the rows of figures, which become observed metrics of this name."""
-    kinds = {"int": "bigint", "float": "double"}
-    schema = "bucket bigint, " + ", ".join(f"{f.name} {kinds[str(f.type)]}" for f in fields_of(Figures))
-    watched = raw.withColumn(STATS, F.from_json(F.col(STATS), schema)).observe(name, *_metrics(spec))
+    """The join without the rows of figures, which become an observed metric of this name."""
+    watched = raw.observe(name, _metric())
     columns = [F.col(quoted(each)) for each in names]
     if spec.emit == "all":
-        return watched.filter(F.col(EVENT) != FIGURES).select(*columns, EVENT, STREAM, AT)
-    return watched.filter(F.col(EVENT) == RESULT).select(*columns)
+        told = F.coalesce(F.col(EVENT), F.lit(RESULT)).alias(EVENT)
+        return watched.filter(F.col(STATS).isNull()).select(*columns, told, STREAM, AT)
+    return watched.filter(F.col(EVENT).isNull()).select(*columns)
 
 
-def _metrics(spec: JoinSpec) -> list[Column]:
-    said = F.col(STATS)
-    metrics = [F.sum(said[f.name]).alias(f.name) for f in fields_of(Figures)]
-    evicted = said["evicted_left"] + said["evicted_right"]
-    metrics.append(F.count(said["bucket"]).alias("buckets"))
-    metrics.append(F.max(said["peak_bytes"]).alias("largest_bucket_bytes"))
-    metrics.append(F.max_by(said["bucket"], evicted).alias("hottest_bucket"))
-    metrics.append(F.max(evicted).alias("hottest_evicted"))
-    if spec.buckets <= MOST_BUCKETS:
-        each = [F.sum(F.when(said["bucket"] == i, evicted)) for i in range(spec.buckets)]
-        metrics.append(F.array(*each).alias("evicted_per_bucket"))
-    return metrics
+def _metric() -> Column:
+    kinds = {"int": "bigint", "float": "double"}
+    schema = "bucket bigint, " + ", ".join(f"{f.name} {kinds[str(f.type)]}" for f in fields_of(Figures))
+    buckets = F.transform(F.collect_list(F.col(STATS)), lambda text: F.from_json(text, schema))
+
+    def summed(each: Column) -> Column:
+        sums = []
+        for field in fields_of(Figures):
+            start = F.lit(0).cast(kinds[str(field.type)])
+            sums.append(F.aggregate(each, start, _adding(field.name)).alias(field.name))
+        return F.struct(*sums, each.alias("buckets"))
+
+    # A lambda is the one way to name a value that several expressions use.
+    return F.element_at(F.transform(F.array(buckets), summed), 1).alias(METRIC)
+
+
+def _adding(name: str) -> Any:
+    return lambda total, row: total + row[name]
+
+
+def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
+    """The figures of a batch from a query's progress: sums, and `buckets`; None if it has none.
+
+    >>> from penstock.spark.metrics import figures_of
+    >>> figures_of({"observedMetrics": {}}) is None
+    True
+    """
+    row = progress["observedMetrics"].get(name)
+    if row is None or row[METRIC] is None:
+        return None
+    figures = row[METRIC]  # a row in a listener's event, a dict in what a query tells of the past
+    return figures.asDict(recursive=True) if hasattr(figures, "asDict") else dict(figures)

@@ -19,7 +19,10 @@ from penstock.spark.ledger import Ledger
 from penstock.spark.pack import BLOB, PIECE, SIDE, SKIPPED, TASK
 from penstock.spark.spec import JoinSpec
 
-RESULT, FIGURES = "result", "figures"
+RESULT = (
+    "result"  # how results are told from other rows where there are others; on their way they say nothing
+)
+FIGURES = "figures"  # a row that is none, but carries figures
 STATS = "_figures"
 
 
@@ -47,7 +50,7 @@ class JoinProcessor(StatefulProcessor):
         schema = to_arrow_schema(self.fields, timezone="UTC")
         fill: dict[str, Any] = {self.spec.event_time: _after(batch)} if self.spec.event_time else {}
         for table in results:
-            yield to_frame(to_table(table, schema, {EVENT: RESULT}))
+            yield to_frame(to_table(table, schema, {}))
         for table in archive:
             yield to_frame(to_table(table, schema, fill))
         said = {EVENT: FIGURES, STATS: told(self.buckets[int(key[0])], figures)}

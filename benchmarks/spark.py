@@ -1,0 +1,150 @@
+"""Side by side on Spark: the bounded join, and Spark's own with both of its state stores.
+
+The dense workload: 500,000 rows a side in five files, Zipf 0.75 over 100,000 keys, 1,000 rows a second and
+side, 60 seconds each way, no-op sink. The sparse one: about one result per row, batches of 1,000,000 rows.
+The first batch, which starts the workers, is told apart.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+WITHIN = 60
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """All of it; `quick` is a tenth."""
+    session = _session()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    try:
+        return {"dense": _dense(session, folder, quick), "sparse": _sparse(session, folder, quick)}
+    finally:
+        session.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _session() -> Any:
+    import os
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    import penstock.spark  # noqa: F401 (sets the Python of the workers)
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _dense(session: Any, folder: Path, quick: bool) -> list[dict[str, Any]]:
+    rows = 10_000 if quick else 100_000
+    _write(folder / "dense", rows, files=5, keys=100_000, skew=0.75, per_second=1_000)
+    need = 2 * min(2 * WITHIN * 1_000, 5 * rows)  # rows of both sides that the exact join keeps
+    found = [
+        _measured("Spark, RocksDB", session, _native(session, folder / "dense"), folder, 2 * rows, ROCKSDB),
+        _measured(
+            "Spark, in memory", session, _native(session, folder / "dense"), folder, 2 * rows, IN_MEMORY
+        ),
+    ]
+    for title, tuples in (("exact budget", 3 * need), ("10 % of the memory", need // 20)):
+        joined = _bounded(session, folder / "dense", tuples)
+        found.append(_measured(f"bounded_join, {title}", session, joined, folder, 2 * rows, ROCKSDB))
+    return found
+
+
+def _sparse(session: Any, folder: Path, quick: bool) -> list[dict[str, Any]]:
+    rows = 50_000 if quick else 500_000
+    _write(folder / "sparse", rows, files=4, keys=120_000, skew=0.0, per_second=1_000)
+    joined = _bounded(session, folder / "sparse", 10**6)
+    return [_measured("bounded_join, sparse", session, joined, folder, 2 * rows, ROCKSDB)]
+
+
+def _write(folder: Path, rows: int, files: int, keys: int, skew: float, per_second: int) -> None:
+    rng = np.random.default_rng(1)
+    weights = np.arange(1, keys + 1, dtype=float) ** -skew
+    cumulated = np.cumsum(weights) / weights.sum()
+    for side in ("left", "right"):
+        (folder / side).mkdir(parents=True)
+        for i in range(files):
+            key = np.searchsorted(cumulated, rng.random(rows))
+            micros = 1_700_000_000_000_000 + (i * rows + np.arange(rows)) * (1_000_000 // per_second)
+            frame = pd.DataFrame(
+                {"k": key, "ts": pd.to_datetime(micros, unit="us", utc=True), side: rng.random(rows)}
+            )
+            frame.to_parquet(folder / side / f"{i}.parquet", coerce_timestamps="us")
+
+
+def _streams(session: Any, folder: Path) -> tuple[Any, Any]:
+    def stream(side: str) -> Any:
+        schema = session.read.parquet(str(folder / side)).schema
+        return session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
+
+    return stream("left"), stream("right")
+
+
+def _native(session: Any, folder: Path) -> Any:
+    from pyspark.sql import functions as F
+
+    left, right = (each.withWatermark("ts", "0 seconds") for each in _streams(session, folder))
+    near = F.expr(f"b.ts >= a.ts - interval {WITHIN} seconds and b.ts <= a.ts + interval {WITHIN} seconds")
+    return left.alias("a").join(right.alias("b"), (F.col("a.k") == F.col("b.k")) & near)
+
+
+def _bounded(session: Any, folder: Path, tuples: int) -> Any:
+    import penstock as ps
+    from penstock.spark import bounded_join
+
+    left, right = _streams(session, folder)
+    return bounded_join(
+        left, right, on="k", time="ts", within=f"{WITHIN} seconds", budget=ps.Tuples(tuples), policy="gdj"
+    )
+
+
+def _measured(
+    title: str, session: Any, joined: Any, folder: Path, rows: int, provider: str
+) -> dict[str, Any]:
+    """Run a query to its end; seconds of the first batch and of the others."""
+    from penstock.spark.metrics import figures_of
+
+    session.conf.set(PROVIDER, provider)
+    checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"
+    query = (
+        joined.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    batches = [p for p in query.recentProgress if p["numInputRows"]]
+    seconds = [p["durationMs"]["triggerExecution"] / 1_000 for p in batches]
+    steady = statistics.median(seconds[1:])
+    state = batches[-1]["stateOperators"][0]
+    told = [figures for figures in map(figures_of, batches) if figures is not None]
+    return {
+        "join": title,
+        "first_batch_s": round(seconds[0], 2),
+        "steady_batch_s": round(steady, 2),
+        "rows_per_s": round(rows / steady),
+        "state_rows": state["numRowsTotal"],
+        "state_bytes": told[-1]["peak_bytes"] if told else state["memoryUsedBytes"],
+        "state_on_disk": sum(f.stat().st_size for f in (checkpoint / "state").rglob("*") if f.is_file()),
+        "results": sum(t["results"] or 0 for t in told) if told else None,
+    }

@@ -1,0 +1,44 @@
+"""The one Spark session that tests and the examples in docstrings share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A local session with two cores and two partitions; nothing of it listens beyond this machine."""
+    pytest.importorskip("pyspark", reason="pyspark is an extra")
+    from pyspark.sql import SparkSession
+
+    import penstock.spark  # noqa: F401 (sets the Python of the workers)
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("penstock-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "America/New_York")  # no time may depend on it
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _examples_have_spark(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    """Examples of `penstock.spark` find a session under the name of spark."""
+    if "penstock/spark/" in str(request.node.path) and type(request.node).__name__ == "DoctestItem":
+        doctest_namespace["spark"] = request.getfixturevalue("spark")

@@ -1,0 +1,1 @@
+"""Driver programs that tests start as processes of their own."""

@@ -1,0 +1,268 @@
+"""State in the store: damaged or foreign, it is refused; what a batch writes follows the batch."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.errors import SnapshotError
+from penstock.joins.window import WindowJoin
+from penstock.spark import bounded_join
+from penstock.spark.bucket import Batch, Bucket
+from penstock.spark.ledger import MAGIC, VERSION, seal, unseal
+from penstock.spark.pack import KEY, TIME, to_blob
+from penstock.spark.spec import JoinSpec, Side
+from penstock.window import window_of
+from tests.spark.conftest import write_files
+from tests.spark.support import START, figures, pieces
+
+SPEC = JoinSpec(
+    join=WindowJoin(within=window_of(1_000), budget=ps.Tuples(50), policy="gdj", allocation="unified"),
+    left=Side(("ts", "l"), ("ts_left", "l"), ("k",), "ts", False),
+    right=Side(("ts", "r"), ("ts_right", "r"), ("k",), "ts", False),
+    buckets=1,
+    unit="ms",
+    dtype="int64",
+    hashed=False,
+    lateness=("0 seconds", "0 seconds"),
+    rates=None,
+    row_bytes=40.0,
+    sketch_bytes=4_096,
+    emit="all",
+    event_time=None,
+)
+
+
+def batch(seed: int, rows: int = 40) -> Batch:
+    """Rows of both sides as the packer packs them."""
+    rng = np.random.default_rng(seed)
+    blobs: list[tuple[int, Any]] = []
+    for side in (0, 1):
+        key = rng.integers(0, 10, rows)
+        time = np.sort(rng.integers(seed * 500, (seed + 1) * 500, rows))
+        text = [f"text {n}" for n in range(rows)]
+        blobs.append((side, to_blob(pa.table({KEY: key, "c0": time, "c1": text, "k0": key, TIME: time}))))
+    return Batch(blobs, watermark=-1, skipped=3)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> bytes:
+    """A bucket that has seen a few batches."""
+    bucket = Bucket(SPEC)
+    for seed in range(5):
+        for _ in bucket.process(batch(seed))[0]:
+            pass
+    return bucket.to_bytes()
+
+
+def damaged(data: bytes, times: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
+    """The data with a bit flipped, cut short, made longer, or with a stretch overwritten."""
+    rng = random.Random(seed)
+    for _ in range(times):
+        at = rng.randrange(len(data))
+        kind = rng.choice(["flipped", "cut", "longer", "overwritten", "moved"])
+        if kind == "flipped":
+            changed = data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+        elif kind == "cut":
+            changed = data[:at]
+        elif kind == "longer":
+            changed = data + rng.randbytes(1 + at % 64)
+        elif kind == "overwritten":
+            changed = data[:at] + rng.randbytes(16) + data[at + 16 :]
+        else:
+            changed = data[at:] + data[:at]
+        if changed != data:
+            yield f"{kind} at {at}", changed
+
+
+def refused(read: Callable[[bytes], Any], data: bytes, what: str) -> None:
+    """Reading must end in a SnapshotError and nothing else."""
+    try:
+        read(data)
+    except SnapshotError:
+        return
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+    raise AssertionError(f"{what}: accepted")
+
+
+READERS: dict[str, Callable[[bytes], Any]] = {
+    "bucket": lambda data: Bucket.from_bytes(SPEC, data),
+    "batch": Batch.from_bytes,
+}
+
+
+def stored(kind: str, bucket: bytes) -> bytes:
+    """What a reader reads."""
+    return bucket if kind == "bucket" else batch(1).to_bytes()
+
+
+def test_what_is_read_back_goes_on_as_the_original(bucket: bytes) -> None:
+    one, other = (Bucket.from_bytes(SPEC, unseal(seal(bucket))) for _ in range(2))
+    for seed in range(5, 9):
+        other = Bucket.from_bytes(SPEC, unseal(seal(other.to_bytes())))
+        entry = batch(seed)
+        again = Batch.from_bytes(unseal(seal(entry.to_bytes())))
+        assert again == entry
+        results, gone = one.process(entry)
+        results_again, gone_again = other.process(again)
+        assert [table.to_pylist() for table in results] == [table.to_pylist() for table in results_again]
+        assert [table.to_pylist() for table in gone] == [table.to_pylist() for table in gone_again]
+        assert one.figures == other.figures
+        assert one.figures.results > 0
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_damaged_values_are_refused(kind: str, bucket: bytes) -> None:
+    read, data = READERS[kind], stored(kind, bucket)
+    sealed = seal(data)
+    read(unseal(sealed))
+    for what, changed in damaged(sealed, 2_000):
+        refused(lambda value: read(unseal(value)), changed, what)
+    for at in range(len(seal(b"")) + 1):  # every byte of the header
+        for bit in range(8):
+            changed = sealed[:at] + bytes([sealed[at] ^ (1 << bit)]) + sealed[at + 1 :]
+            refused(lambda value: read(unseal(value)), changed, f"bit {bit} of byte {at}")
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_foreign_values_are_refused(kind: str, bucket: bytes) -> None:
+    read, other = READERS[kind], stored("batch" if kind == "bucket" else "bucket", bucket)
+    foreign = {
+        "empty": b"",
+        "text": b'{"identity": "of something else"}',
+        "a pickle": b"\x80\x05K\x01.",
+        "zeros": bytes(100),
+        "the other kind": other,
+        "a length beyond the end": struct.pack("<QQQq", 1 << 40, 1 << 40, 1 << 40, -1) + bytes(100),
+        "a head of nothing": struct.pack("<Q", 2) + b"{}" + bytes(100),
+    }
+    for what, data in foreign.items():
+        refused(lambda value: read(unseal(seal(value))), data, what)
+        refused(lambda value: read(unseal(value)), data, f"unsealed: {what}")
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_cut_contents_are_refused(kind: str, bucket: bytes) -> None:
+    """A value that was cut before it was sealed is damaged too."""
+    read, data = READERS[kind], stored(kind, bucket)
+    for end in range(0, len(data), 7):
+        refused(read, data[:end], f"cut at {end}")
+
+
+def test_seals_say_what_is_wrong() -> None:
+    sealed = seal(b"state")
+    cases = {
+        b"": "no state of Penstock (0 bytes",
+        b"PAR1" + bytes(40): "no state of Penstock (44 bytes",
+        MAGIC + struct.pack("<H", VERSION + 1) + sealed[10:]: f"version {VERSION + 1}",
+        sealed[:-1]: "damaged: 4 bytes instead of 5",
+        sealed[:-1] + b"E": "wrong checksum",
+    }
+    for data, message in cases.items():
+        with pytest.raises(SnapshotError) as caught:
+            unseal(data)
+        assert message in str(caught.value)
+
+
+def test_a_restart_on_foreign_state_is_refused(
+    spark: Any, stream_of: Any, collected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    from penstock.spark import join
+    from penstock.spark.processor import JoinProcessor
+
+    class Scribbler(JoinProcessor):
+        """Runs the join, and then leaves a note of its own in the place of the state."""
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
+            yield from super().handleInputRows(key, rows, timerValues)
+            self.ledger.remembered.clear()
+            self.ledger.head.update((b"PAR1 this is something else",))
+
+    left, right = (
+        write_files(tmp_path / name, pieces(seed, 1, 50, name)) for seed, name in enumerate(("l", "r"))
+    )
+
+    def query() -> Any:
+        options: dict[str, Any] = {
+            "on": "k",
+            "time": "ts",
+            "within": 60,
+            "budget": ps.Tuples(100),
+            "buckets": 2,
+        }
+        return bounded_join(stream_of(left), stream_of(right), **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(join, "JoinProcessor", Scribbler)
+        collected(query())
+    for name, folder in zip("lr", (left, right), strict=True):
+        write_files(folder, pieces(9, 2, 50, name))
+    with pytest.raises(StreamingQueryException, match="This is no state of Penstock"):
+        collected(query())
+
+
+@pytest.mark.soak
+def test_what_a_batch_writes_follows_the_batch(spark: Any, tmp_path: Path) -> None:
+    """At a budget of a million tuples and batches of 10,000 rows, under a tenth of the state is written."""
+    budget, rows, batches = 1_000_000, 10_000, 100
+    rng = np.random.default_rng(3)
+    folders = []
+    for name in ("left", "right"):
+        frames, at = [], 0
+        for count in [budget // 2] + [rows // 2] * batches:  # the first batch fills the budget
+            times = START + pd.to_timedelta(at + np.arange(count), unit="ms")
+            at += count
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "k": rng.integers(0, 1_000_000, count),
+                        "ts": times.astype("datetime64[us, UTC]"),
+                        name: rng.random(count),
+                    }
+                )
+            )
+        folders.append(write_files(tmp_path / name, frames))
+    left, right = (
+        spark.readStream.schema(spark.read.parquet(str(one)).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(one))
+        for one in folders
+    )
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(batches + 10))
+    query = (
+        bounded_join(
+            left, right, on="k", time="ts", within="1 hour", budget=ps.Tuples(budget), buckets=2, policy="gdj"
+        )
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "output"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    metrics = figures(query)[1:]
+    assert len(metrics) == batches
+    assert all(each["buffered_left"] + each["buffered_right"] == budget for each in metrics)
+    written = [each["state_written"] for each in metrics]
+    average, state = sum(written) / batches, max(each["peak_bytes"] for each in metrics)
+    seconds = sorted(each["batchDuration"] / 1_000 for each in query.recentProgress[1:])
+    read = sum(each["state_read"] for each in metrics) / batches
+    print(
+        f"state {state / 1e6:.1f} MB; written per batch {average / 1e6:.2f} MB on average "
+        f"({average / state:.2%}), {min(written) / 1e6:.2f} to {max(written) / 1e6:.2f} MB; "
+        f"snapshots in {sum(one > 10 * min(written) for one in written)} batches; read {read / 1e6:.2f} MB; "
+        f"a batch took {seconds[len(seconds) // 2]:.2f} s (median), {seconds[-1]:.2f} s at most"
+    )
+    assert average < state / 10
