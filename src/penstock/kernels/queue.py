@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.hooks import score
+from penstock.kernels.hooks import filed, score
 from penstock.kernels.jit import jit, prefetch, rare
 from penstock.kernels.layout import (
     ARRIVAL,
@@ -143,12 +143,12 @@ def front(policy, queue, store, pool):
                 heap_score[0] == run_score[at] and heap_tuple[0, 0] < run_tuple[at, 0]
             )
         if from_heap:
-            filed, arrival, slot = heap_score[0], heap_tuple[0, 0], heap_tuple[0, 1]
+            bound, arrival, slot = heap_score[0], heap_tuple[0, 0], heap_tuple[0, 1]
         else:
-            filed, arrival, slot = run_score[at], run_tuple[at, 0], run_tuple[at, 1]
-        if store.t64[slot, ARRIVAL] == arrival:
+            bound, arrival, slot = run_score[at], run_tuple[at, 0], run_tuple[at, 1]
+        if store.t64[slot, ARRIVAL] == arrival and filed(policy, store, slot):
             present = score(policy, store, slot)
-            if present <= filed:
+            if present <= bound:
                 return slot, present
             if from_heap:
                 _sift_down(heap_score, heap_tuple, ends[HEAP_LENGTH], 0, present, arrival, slot)
