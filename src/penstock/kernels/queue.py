@@ -130,6 +130,11 @@ def front(policy, queue, store, pool):
         fetch_ahead(store, run_tuple[at + 6, 1], run_tuple[at + 4, 1], run_tuple[at + 2, 1])
         prefetch(run_tuple, 2 * (at + 24))
         prefetch(run_score, at + 24)
+    if ends[HEAP_LENGTH] > 4:
+        for i in range(1, 5):  # one of these will be the top next
+            slot = heap_tuple[i, 1]
+            prefetch(store.t64, 8 * slot)
+            prefetch(store.k64, 8 * np.int64(store.t32[slot, ENTRY]))
     while True:
         at = ends[HEAD_AT]
         if ends[RUN_LENGTH] == 0:
