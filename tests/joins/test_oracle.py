@@ -258,6 +258,31 @@ def test_large_buffers(variant: Variant) -> None:
     assert_agrees(case, case.run(policy), variant, policy)
 
 
+# Keys with so many tuples that the policy notes their matches and tells the tuples later, all at once.
+@every_step
+@settings(max_examples=15)
+@given(data=st.data())
+def test_clock_exp_with_many_tuples_of_a_key(step: str, data: st.DataObject) -> None:
+    variant = next(variant for variant in VARIANTS if variant.name == "clock-exp")
+    random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    keys, gap = data.draw(st.sampled_from([1, 2, 5, 20])), data.draw(st.sampled_from([1, 3]))
+    left, right = (
+        list(zip(np.cumsum(random.integers(0, gap + 1, n)).tolist(), keyed.tolist(), strict=True))
+        for n in random.integers(50, 150, 2)
+        for keyed in [(random.random(n) ** 2 * keys).astype(int)]
+    )
+    case = Case(
+        left,
+        right,
+        within=data.draw(st.sampled_from([20, 50, 1_000])),
+        budget=data.draw(st.sampled_from([20, 36])),
+        allocation=data.draw(st.sampled_from(["equal", "unified"])),
+        step=step,
+    )
+    policy = data.draw(variant.policies.filter(lambda policy: policy.rho < 0.99))  # the oracle walks
+    assert_agrees(case, case.run(policy), variant, policy)
+
+
 def test_a_newcomer_may_be_older_than_a_use_in_its_tick() -> None:
     # Left 1 arrives before right 0, whose match with left 0 is therefore the later event: left 1 goes.
     case = Case([(0, "a"), (1, "a")], [(1, "a")], within=1, budget=2, step="tick")

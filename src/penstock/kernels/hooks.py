@@ -62,6 +62,12 @@ def score(policy, store, slot):
 
 
 @hook
+def filed(policy, store, slot):
+    """Whether a tuple at the front of its queue is still filed there; if not, its entry goes."""
+    return True
+
+
+@hook
 def newcomer(policy, store, stream, entry):
     """The score with which an arrival would enter, for policies that may refuse it."""
     return 0.0

@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import ARRIVAL, COUNT, HEAD, TIME, USE, lifetime
+
+TOP = 1 << 13  # nodes above this one are few and often used
 
 
 class Tournament(NamedTuple):
@@ -41,11 +43,36 @@ def enrol(tournament, store, stream, entry):
     """A key's line has changed: its oldest tuple, its count, or whether it has any tuple at all."""
     leaves = tournament.until.shape[1]
     present = store.k32[entry, COUNT + stream] > 0
+    _fetch_opponents(tournament, store, stream, entry)
     node = leaves + entry
     tournament.winner[stream, node] = entry if present else 0
     node >>= 1
     while node > 0:
         _play(tournament, store, stream, node)
+        node >>= 1
+
+
+@jit
+def _fetch_opponents(tournament, store, stream, entry):
+    """Have the memory on its way that the games from a leaf up to the root will need, all of it at once.
+
+    A game leads to the opponent, this one's key to its oldest tuple; each is asked for on all levels before
+    the next is looked at. The top levels are played so often that they need not be asked for.
+    """
+    winner, until = tournament.winner[stream], tournament.until[stream]
+    leaf = until.shape[0] + entry
+    node = leaf
+    while node >= TOP:
+        prefetch(winner, node)
+        prefetch(until, node >> 1)
+        node >>= 1
+    node = leaf
+    while node >= TOP:
+        prefetch(store.k64, 8 * np.int64(winner[node ^ 1]))
+        node >>= 1
+    node = leaf
+    while node >= TOP:
+        prefetch(store.t64, 8 * np.int64(store.k32[winner[node ^ 1], HEAD + stream]))
         node >>= 1
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.hooks import score
+from penstock.kernels.hooks import filed, score
 from penstock.kernels.jit import jit, prefetch, rare
 from penstock.kernels.layout import (
     ARRIVAL,
@@ -130,6 +130,11 @@ def front(policy, queue, store, pool):
         fetch_ahead(store, run_tuple[at + 6, 1], run_tuple[at + 4, 1], run_tuple[at + 2, 1])
         prefetch(run_tuple, 2 * (at + 24))
         prefetch(run_score, at + 24)
+    if ends[HEAP_LENGTH] > 4:
+        for i in range(1, 5):  # one of these will be the top next
+            slot = heap_tuple[i, 1]
+            prefetch(store.t64, 8 * slot)
+            prefetch(store.k64, 8 * np.int64(store.t32[slot, ENTRY]))
     while True:
         at = ends[HEAD_AT]
         if ends[RUN_LENGTH] == 0:
@@ -143,12 +148,12 @@ def front(policy, queue, store, pool):
                 heap_score[0] == run_score[at] and heap_tuple[0, 0] < run_tuple[at, 0]
             )
         if from_heap:
-            filed, arrival, slot = heap_score[0], heap_tuple[0, 0], heap_tuple[0, 1]
+            bound, arrival, slot = heap_score[0], heap_tuple[0, 0], heap_tuple[0, 1]
         else:
-            filed, arrival, slot = run_score[at], run_tuple[at, 0], run_tuple[at, 1]
-        if store.t64[slot, ARRIVAL] == arrival:
+            bound, arrival, slot = run_score[at], run_tuple[at, 0], run_tuple[at, 1]
+        if store.t64[slot, ARRIVAL] == arrival and filed(policy, store, slot):
             present = score(policy, store, slot)
-            if present <= filed:
+            if present <= bound:
                 return slot, present
             if from_heap:
                 _sift_down(heap_score, heap_tuple, ends[HEAP_LENGTH], 0, present, arrival, slot)

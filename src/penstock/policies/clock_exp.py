@@ -1,9 +1,10 @@
 """CLOCK-EXP: CLOCK with scores that fade by a factor instead of falling by 1.
 
-As for CLOCK the step at which the hand would evict a tuple is known from its score. Here a match changes
-it by more or less than one round, so scores are brought up to date tuple by tuple when they match. The
-hand may have passed a tuple many times since: up to four times the score is multiplied by `rho` step by
-step as a walk would, beyond that by a power from a table, which is the same but for rounding.
+As for CLOCK the step at which the hand would evict a tuple is known from its score. A match puts it off,
+by more or less than one round, but for at least the rounds that a score of 1 lasts, and for all tuples of
+the key. So a tuple that has been matched is not in the queue. Its key is in a list by last match instead,
+and the queue's front is the victim as long as it is due before the tuples of the key matched longest ago
+can be. When it is not, that key is taken out of the list and its tuples are filed one by one.
 """
 
 from __future__ import annotations
@@ -14,34 +15,60 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import bit_add
-from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
-from penstock.kernels.hooks import enter, fetch, leave, lowest, make_room, match_key, match_one, score
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import COUNT, HEAD, PLACE, STREAM, Store
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.kernels.cells import (
+    BLOCK,
+    SLOT,
+    Cells,
+    add_cell,
+    cell_of,
+    fetch_cells,
+    new_cells,
+    remove_cell,
+)
+from penstock.kernels.fading import (
+    COLUMNS,
+    LENGTH,
+    POWERS,
+    SINCE,
+    VISIT,
+    WEIGHT,
+    WORTH,
+    Logs,
+    begin_log,
+    give_log,
+    new_logs,
+    note,
+    raise_by_log,
+    raise_weights,
+    rounds_left,
+    take_log,
+)
+from penstock.kernels.hooks import enter, fetch, filed, leave, lowest, make_room, match_key, match_one, score
+from penstock.kernels.jit import jit, prefetch, rare
+from penstock.kernels.layout import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
+from penstock.kernels.queue import Queue, file_again, file_newcomer, front, new_queue
+from penstock.kernels.recency import LAST, NEWER, NOTED, Recency, forget, new_recency, oldest, touch
 from penstock.policies.base import Policy, Setting, is_number
 from penstock.policies.clock import Ring, check_ring, new_ring, strike, take_position
-
-# Columns of a cell.
-WEIGHT = 1
-VISIT = 2  # the step at which the hand comes next, as seen when the weight was brought up to date
-DUE = 3  # the step at which the hand would evict; -1: to be found anew
-
-POWERS = 1_024
-STEPWISE = 4
 
 # Parameters.
 W0 = 0
 THRESHOLD = 1
 FIRST_ROUNDS = 2  # rounds that a newcomer survives without a match, plus one
+SAFE_ROUNDS = 3  # rounds that a score of 1 lasts, plus one
 
 
 class ClockExpState(NamedTuple):
-    """The ring, the queue, and a cell per tuple: its score before the next visit of the hand."""
+    """The ring; tuples by the step at which they are due, keys by last match, and a cell per tuple.
+
+    In `BASE` a tuple has the step at which it is due, -1 if it is not in the queue.
+    """
 
     ring: Ring
     queue: Queue
+    recency: Recency
     cells: Cells
+    logs: Logs
     parameters: np.ndarray
     powers: np.ndarray  # of rho
 
@@ -82,137 +109,187 @@ class ClockExp(Policy):
     def build(self, setting: Setting) -> ClockExpState:
         """An empty ring per pool."""
         powers = np.cumprod(np.concatenate([[1.0], np.full(POWERS - 1, float(self.rho))]))
-        rounds = _rounds(float(self.w0), float(self.threshold), powers)
+        first, safe = (rounds_left(weight, float(self.threshold), powers) for weight in (float(self.w0), 1.0))
         return ClockExpState(
             ring=new_ring(setting.capacities),
             queue=new_queue(setting.capacities),
-            cells=new_cells(setting.total, 3),
-            parameters=np.array([self.w0, self.threshold, rounds], np.float64),
+            recency=new_recency(setting.total + 2, len(setting.capacities)),
+            cells=new_cells(setting.total, COLUMNS),
+            logs=new_logs(setting.total),
+            parameters=np.array([self.w0, self.threshold, first, safe], np.float64),
             powers=powers,
         )
 
     def check(self, state: Any, store: Store) -> None:
-        """Positions are taken once."""
+        """Positions are taken once, every tuple can be found, and logs are free or of one key."""
         check_ring(state.ring, store)
-
-
-@jit
-def _faded(weight, passes, powers):
-    """A score after so many passes of the hand."""
-    while passes > POWERS - 1:
-        weight *= powers[POWERS - 1]
-        passes -= POWERS - 1
-    if passes > STEPWISE:
-        return weight * powers[passes]
-    for _ in range(passes):
-        weight *= powers[1]
-    return weight
-
-
-@jit
-def _rounds(weight, threshold, powers):
-    """How often the hand must pass until it evicts, at least once: from logarithms, then exactly."""
-    passes = np.int64(1)
-    if weight > threshold:
-        passes = max(passes, np.int64(np.log(threshold / weight) / np.log(powers[1])))
-    while passes > 1 and _faded(weight, passes - 1, powers) < threshold:
-        passes -= 1
-    while _faded(weight, passes, powers) >= threshold:
-        passes += 1
-    return passes
+        rows = state.recency.rows
+        live = np.flatnonzero(store.t64[: store.meta[4] + 1, ARRIVAL] >= 0)
+        logs = set()
+        for slot in live[live > 0]:
+            entry, side = store.t32[slot, ENTRY], store.t32[slot, SIDE]
+            row, cell = 2 * entry + side, cell_of(state.cells, store, slot)
+            assert state.cells.words[cell, SLOT] == slot
+            unmatched = state.cells.words[cell, SINCE] == store.k64[entry, USE + side]
+            assert rows[row, NEWER] != 0 or (unmatched and store.t64[slot, BASE] >= 0), "a tuple is lost"
+            if rows[row, NOTED] != 0:
+                logs.add(int(rows[row, NOTED]))
+        log = state.logs.steps[0, LENGTH]
+        free = 0
+        while log != 0:
+            assert log not in logs, "a log is in use and free"
+            log, free = state.logs.steps[log, LENGTH], free + 1
+        assert free + len(logs) == len(state.logs.steps) - 1, "a log is lost"
 
 
 @fetch.on(ClockExpState)
 def _fetch(policy, store, entry, side):
     fetch_cells(policy.cells, store, entry, side)
+    prefetch(policy.recency.rows, 4 * (2 * entry + side))
 
 
 @match_key.on(ClockExpState)
 def _match_key(policy, store, entry, side, arrival):
     pool = store.pool_of[store.t32[store.k32[entry, HEAD + side], STREAM]]
-    block = store.k32[entry, BLOCK + side]
-    cells = (block, block + store.k32[entry, COUNT + side])
-    _raise_weights(
-        policy.cells.words,
-        policy.cells.floats,
-        policy.powers,
-        cells,
-        policy.ring.hand[pool],
-        policy.ring.size[pool],
-    )
+    step, row = policy.ring.hand[pool], 2 * np.int64(entry) + side
+    store.k64[entry, USE + side] += 1
+    touch(policy.recency, pool, row, step)
+    log = policy.recency.rows[row, NOTED]
+    if log != 0:
+        if note(policy.logs, log, step):
+            _settle(policy, store, row, pool)
+        return
+    block, tuples = store.k32[entry, BLOCK + side], store.k32[entry, COUNT + side]
+    raise_weights(policy.cells, policy.powers, block, block + tuples, step, policy.ring.size[pool])
+    if tuples >= WORTH:
+        log = take_log(policy.logs)
+        policy.recency.rows[row, NOTED] = log
+        if log != 0:
+            begin_log(policy.logs, log, step)
+
+
+@rare
+def _settle(policy, store, row, pool):
+    """Bring the scores of a key's tuples up to its last match."""
+    log = policy.recency.rows[row, NOTED]
+    if log != 0:
+        entry, side = row >> 1, row & 1
+        first = np.int64(store.k32[entry, BLOCK + side])
+        after = first + store.k32[entry, COUNT + side]
+        size, uses = policy.ring.size[pool], store.k64[entry, USE + side]
+        raise_by_log(policy.cells, policy.powers, policy.logs, log, first, after, size, uses)
 
 
 @match_one.on(ClockExpState)
 def _match_one(policy, store, slot, arrival):
+    """Where tuples are matched one by one, each is in the queue, and keys have no uses."""
     pool = store.pool_of[store.t32[slot, STREAM]]
     cell = cell_of(policy.cells, store, slot)
-    _raise_weights(
-        policy.cells.words,
-        policy.cells.floats,
-        policy.powers,
-        (cell, cell + 1),
-        policy.ring.hand[pool],
-        policy.ring.size[pool],
-    )
+    raise_weights(policy.cells, policy.powers, cell, cell + 1, policy.ring.hand[pool], policy.ring.size[pool])
+    store.t64[slot, BASE] = _due(policy, cell, pool)
 
 
 @jit
-def _raise_weights(words, floats, powers, cells, step, size):
-    """Bring the scores of a stretch of cells up to the present step of the hand, and add 1 to each."""
-    per_step = 1.0 / size
-    for cell in range(cells[0], cells[1]):
-        behind = step - words[cell, VISIT]
-        weight = floats[cell, WEIGHT]
-        if behind > 0:
-            passes = np.int64((behind - 1) * per_step) + 1
-            # Rounding may be one off; a division would take as long as all the rest.
-            if (passes - 1) * size >= behind:
-                passes -= 1
-            elif passes * size < behind:
-                passes += 1
-            words[cell, VISIT] += passes * size
-            if STEPWISE < passes < POWERS:
-                weight *= powers[passes]
-            else:
-                weight = _faded(weight, passes, powers)
-        floats[cell, WEIGHT] = weight + 1.0
-        words[cell, DUE] = -1
+def _release(policy, row):
+    """A key leaves the list, and its log is free."""
+    forget(policy.recency, row)
+    log = policy.recency.rows[row, NOTED]
+    if log != 0:
+        give_log(policy.logs, log)
+        policy.recency.rows[row, NOTED] = 0
+
+
+@jit
+def _due(policy, cell, pool):
+    """The step at which the hand would evict the tuple of a cell that is up to date."""
+    rounds = rounds_left(policy.cells.floats[cell, WEIGHT], policy.parameters[THRESHOLD], policy.powers)
+    return policy.cells.words[cell, VISIT] + (rounds - 1) * policy.ring.size[pool]
+
+
+@rare
+def _dissolve(policy, store, row, pool):
+    """File the tuples of a key one by one, those that the queue does not have already."""
+    _settle(policy, store, row, pool)
+    _release(policy, row)
+    entry, side = row >> 1, row & 1
+    words, uses = policy.cells.words, store.k64[entry, USE + side]
+    first = np.int64(store.k32[entry, BLOCK + side])
+    for cell in range(first, first + store.k32[entry, COUNT + side]):
+        slot = words[cell, SLOT]
+        queued = store.t64[slot, BASE] >= 0
+        if words[cell, SINCE] != uses or not queued:
+            due = _due(policy, cell, pool)
+            words[cell, SINCE] = uses
+            store.t64[slot, BASE] = due
+            if not queued:
+                file_again(policy.queue, store, pool, slot, np.float64(due))
 
 
 @enter.on(ClockExpState)
 def _enter(policy, store, slot):
+    entry, side = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, SIDE])
     pool = store.pool_of[store.t32[slot, STREAM]]
     position, visit = take_position(policy.ring, pool)
     store.t32[slot, PLACE] = position
-    due = visit + (np.int64(policy.parameters[FIRST_ROUNDS]) - 1) * policy.ring.size[pool]
+    uses = store.k64[entry, USE + side]
     cell = add_cell(policy.cells, store, slot)
     policy.cells.floats[cell, WEIGHT] = policy.parameters[W0]
     policy.cells.words[cell, VISIT] = visit
-    policy.cells.words[cell, DUE] = due
+    policy.cells.words[cell, SINCE] = uses
+    first_rounds, safe_rounds = policy.parameters[FIRST_ROUNDS], policy.parameters[SAFE_ROUNDS]
+    if uses != 0 and first_rounds >= safe_rounds and policy.recency.rows[2 * entry + side, NEWER] != 0:
+        store.t64[slot, BASE] = -1  # it lasts as long as those that were matched last
+        return
+    due = visit + (np.int64(first_rounds) - 1) * policy.ring.size[pool]
+    store.t64[slot, BASE] = due
     file_newcomer(policy.queue, store, pool, slot, np.float64(due))
 
 
 @leave.on(ClockExpState)
 def _leave(policy, store, slot):
     bit_add(policy.ring.free, store.pool_of[store.t32[slot, STREAM]], store.t32[slot, PLACE])
+    entry, side = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, SIDE])
+    if store.k32[entry, COUNT + side] == 1 and store.k64[entry, USE + side] != 0:
+        _release(policy, 2 * entry + side)
     remove_cell(policy.cells, store, slot)
+
+
+@jit
+def _known(policy, store, slot):
+    """Whether a tuple has not been matched since it was filed."""
+    uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
+    return uses == 0 or policy.cells.words[cell_of(policy.cells, store, slot), SINCE] == uses
+
+
+@filed.on(ClockExpState)
+def _filed(policy, store, slot):
+    """A tuple that has been matched is left to the list of keys."""
+    if _known(policy, store, slot):
+        return True
+    store.t64[slot, BASE] = -1
+    return False
 
 
 @score.on(ClockExpState)
 def _score(policy, store, slot):
-    cell = cell_of(policy.cells, store, slot)
-    words = policy.cells.words
-    if words[cell, DUE] < 0:
-        weight = policy.cells.floats[cell, WEIGHT]
-        rounds = _rounds(weight, policy.parameters[THRESHOLD], policy.powers)
-        size = policy.ring.size[store.pool_of[store.t32[slot, STREAM]]]
-        words[cell, DUE] = words[cell, VISIT] + (rounds - 1) * size
-    return np.float64(words[cell, DUE])
+    due = store.t64[slot, BASE]
+    if due < 0 or not _known(policy, store, slot):
+        row = 2 * np.int64(store.t32[slot, ENTRY]) + store.t32[slot, SIDE]
+        pool = store.pool_of[store.t32[slot, STREAM]]
+        _settle(policy, store, row, pool)
+        due = _due(policy, cell_of(policy.cells, store, slot), pool)
+    return np.float64(due)
 
 
 @lowest.on(ClockExpState)
 def _lowest(policy, store, pool):
-    return front(policy, policy.queue, store, pool)
+    safe = (np.int64(policy.parameters[SAFE_ROUNDS]) - 1) * policy.ring.size[pool]
+    while True:
+        slot, due = front(policy, policy.queue, store, pool)
+        row = oldest(policy.recency, pool)
+        if row == 0 or (slot != 0 and due < policy.recency.rows[row, LAST] + safe):
+            return slot, due
+        _dissolve(policy, store, row, pool)
 
 
 @make_room.on(ClockExpState)

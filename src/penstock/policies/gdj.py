@@ -89,7 +89,8 @@ LOWEST_ODDS, HIGHEST_ODDS = 0.5, 2_000.0
 class GdjState(NamedTuple):
     """Rules 1 and 3: tuples by credit in a queue, and a histogram of the credits for the quantile.
 
-    A use of a key earns all its tuples alike, so a tuple's cell has its credit less the uses of its key.
+    A use of a key earns all its tuples alike, so a tuple has its credit less the uses of its key: in its
+    cell, for calculations with all tuples of a key, and in `BASE`.
     """
 
     queue: Queue
@@ -171,6 +172,8 @@ class GreedyDualJoin(Policy):
                 histogram = state.histogram
                 assert histogram.meta[pool, TOTAL] == store.pools[pool, P_LIVE]
                 credits = np.array([_credit(state, store, slot) for slot in mine], np.int64)
+                cells = [cell_of(state.cells, store, slot) for slot in mine]
+                assert np.array_equal(state.cells.words[cells, CREDIT], store.t64[mine, BASE])
                 at = credits - histogram.meta[pool, ORIGIN]
                 inside = at[(at >= 0) & (at < histogram.bins.shape[1])]
                 counted = np.bincount(inside, minlength=histogram.bins.shape[1])
@@ -217,8 +220,7 @@ def _earn(blocks, store, pool, slot, credit):
 
 @jit
 def _credit(policy, store, slot):
-    uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
-    return policy.cells.words[cell_of(policy.cells, store, slot), CREDIT] + uses
+    return store.t64[slot, BASE] + store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
 
 
 @fetch.on(GdjState)
@@ -246,6 +248,7 @@ def _match_some(policy, store, slots, count, arrival):
         cell = cell_of(policy.cells, store, slot)
         raise_credits(policy.histogram, pool, policy.cells, cell, 1, uses)
         policy.cells.words[cell, CREDIT] += 1
+        store.t64[slot, BASE] += 1
     policy.tuning[EARNED] += count
     policy.lost[pool] += count / policy.histogram.meta[pool, TOTAL]
 
@@ -262,6 +265,7 @@ def _enter(policy, store, slot):
         credit = quantile(policy.histogram, policy.cells, store, pool, policy.tuning[INITIAL], slot)
     uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
     policy.cells.words[cell, CREDIT] = credit - uses
+    store.t64[slot, BASE] = credit - uses
     add_credit(policy.histogram, pool, credit)
     file_newcomer(policy.queue, store, pool, slot, np.float64(credit))
     tune(policy.tuning, store)
