@@ -67,11 +67,15 @@ def _registry_as_before() -> Iterator[None]:
 
 
 @every_page
-def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("pasted")  # a module that can be found: classes of the page can be pickled
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names = vars(module)
+    if page.name == "spark.md":
+        names["spark"] = request.getfixturevalue("spark")
     ran = 0
     for block in blocks(page):
         if block.kind != "python":

@@ -117,7 +117,7 @@ def test_online_and_reconciled_are_the_exact_join(
     assert lost.columns == [*exact.columns, "_event", "_stream", "_at", "batch"]
     assert {row["_event"] for row in lost.select("_event").distinct().collect()} == {"evicted", "late"}
     found, later = rows_of(online.drop("batch")), rows_of(missed)
-    assert min(found.total(), later.total()) > 500
+    assert min(found.total(), later.total()) > 100
     assert found + later == rows_of(exact)
 
 
@@ -136,8 +136,9 @@ def test_a_batch_that_is_run_again_leaves_one_copy(
             raise RuntimeError("the archive is away")
         kept[batch] = rows_of(rows)
 
-    with pytest.raises(StreamingQueryException, match="the archive is away"):
+    with pytest.raises(StreamingQueryException):
         run_split(join_of(), tmp_path, archive=keep)
+    assert sorted(kept) == [0, 1]
     hits = spark.read.parquet(str(tmp_path / "hits"))
     assert hits.filter("batch = 2").count() > 0  # written by the batch that failed
     run_split(join_of(), tmp_path, archive=keep)
@@ -145,11 +146,11 @@ def test_a_batch_that_is_run_again_leaves_one_copy(
     whole.mkdir()
     run_split(join_of(), whole)
     assert sorted(kept) == [0, 1, 2, 3]
-    for name, got in (("hits", rows_of(spark.read.parquet(str(tmp_path / "hits")))), ("lost", None)):
-        expected = spark.read.parquet(str(whole / name))
-        if got is None:
-            got, expected = sum(kept.values(), Counter()), expected.drop("batch")
-        assert got == rows_of(expected)
+    hits, all_hits, all_lost = (
+        spark.read.parquet(str(path)) for path in (tmp_path / "hits", whole / "hits", whole / "lost")
+    )
+    assert rows_of(hits) == rows_of(all_hits)
+    assert sum(kept.values(), Counter()) == rows_of(all_lost.drop("batch"))
 
 
 def test_two_functions_that_look_at_little_lose_no_state(

@@ -14,7 +14,10 @@ import pytest
 
 import penstock as ps
 from penstock.spark import bounded_join
+from penstock.spark.bucket import Batch, Bucket
+from penstock.spark.spec import JoinSpec
 from tests.spark.conftest import write_files
+from tests.spark.packed import packed, spec_of
 from tests.spark.support import figures, pieces, rows_of
 
 MORE = 3  # files that come after the restart
@@ -66,9 +69,8 @@ def end_workers() -> int:
 
 @pytest.fixture(scope="module")
 def frames() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
-    """The pieces of both sides, with another column that could be a key."""
-    left, right = pieces(1, 3 + MORE, 300, "l"), pieces(2, 3 + MORE, 300, "r")
-    return left, right
+    """The pieces of both sides."""
+    return pieces(1, 3 + MORE, 300, "l"), pieces(2, 3 + MORE, 300, "r")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,12 @@ def begun(
     for name, side in zip(names, frames, strict=True):
         write_files(folder / name, side)
     return sides, folder / "checkpoint", rows
+
+
+@pytest.fixture(scope="module")
+def whole(spark: Any, tmp_path_factory: pytest.TempPathFactory, begun: Any) -> pd.DataFrame:
+    """What a query gives that reads all files in one go."""
+    return run(spark, begun[0], tmp_path_factory.mktemp("whole") / "checkpoint")[0]
 
 
 @pytest.fixture
@@ -120,15 +128,12 @@ def check_pairs(rows: pd.DataFrame, begun: Any, frames: Any) -> int:
 
 
 @pytest.mark.parametrize("workers", ["the same", "others"])
-def test_it_goes_on_exactly(
-    spark: Any, tmp_path: Path, begun: Any, restart: Any, frames: Any, workers: str
-) -> None:
+def test_it_goes_on_exactly(begun: Any, restart: Any, whole: pd.DataFrame, frames: Any, workers: str) -> None:
     if workers == "others":
         assert end_workers() > 0
     second, metrics = restart()
     if workers == "others":
         assert metrics[0]["state_read"] > 0
-    whole, _ = run(spark, begun[0], tmp_path / "whole")
     assert rows_of(pd.concat([begun[2], second])) == rows_of(whole)
     assert (whole["_event"] == "evicted").sum() > BUDGET
     check_pairs(second, begun, frames)
@@ -166,7 +171,6 @@ def test_a_larger_budget_is_filled(restart: Any, begun: Any, frames: Any) -> Non
 def test_another_policy_takes_over(restart: Any, begun: Any, frames: Any, policy: str) -> None:
     rows, metrics = restart(policy=policy)
     assert all(each["buffered_left"] + each["buffered_right"] <= BUDGET for each in metrics)
-    assert not (rows.loc[rows["_event"] == "evicted", "_at"] < rows["_at"].min()).any()
     assert check_pairs(rows, begun, frames) > len(pairs_of(begun[2]))
 
 
@@ -185,3 +189,59 @@ def test_changes_of_the_join_itself_are_refused(restart: Any, change: dict[str, 
 
     with pytest.raises(StreamingQueryException, match=reason):
         restart(**change)
+
+
+def test_other_buckets_are_refused_whichever_keys_come(spark: Any, tmp_path: Path) -> None:
+    """Even if no row comes for a bucket that is there under either number."""
+    from pyspark.errors import StreamingQueryException
+
+    found = spark.sql("SELECT id FROM range(200) WHERE pmod(hash(id), 4) = 0").toPandas()["id"]
+    sides = pieces(1, 2, 100, "l"), pieces(2, 2, 100, "r")
+    for _, last in sides:
+        last["k"] = found[0]
+    folders = tuple(write_files(tmp_path / name, side[:1]) for name, side in zip("lr", sides, strict=True))
+    run(spark, folders, tmp_path / "checkpoint")
+    for folder, side in zip(folders, sides, strict=True):
+        write_files(folder, side)
+    with pytest.raises(StreamingQueryException, match="the number of buckets cannot change"):
+        run(spark, folders, tmp_path / "checkpoint", buckets=4)
+
+
+def full_bucket(spec: JoinSpec, text: int = 8) -> Bucket:
+    """A bucket with a few batches behind it of which nothing has expired."""
+    bucket = Bucket(spec)
+    for number in range(5):
+        for _ in bucket.process(packed(number, span=100, text=text))[0]:
+            pass
+    assert bucket.figures.expired == 0
+    return bucket
+
+
+def adapted(bucket: Bucket, spec: JoinSpec) -> Bucket:
+    """The bucket as a query with another spec restores it."""
+    restored = Bucket.from_bytes(spec, bucket.to_bytes())
+    assert restored.adapt()
+    restored.state.check()
+    return restored
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"budget": ps.Tuples(40)}, {"budget": ps.Bytes(60_000)}, {"policy": "lru"}, {"drop_rate": 0.5}],
+    ids=str,
+)
+def test_nothing_leaves_untold_when_a_bucket_adapts(change: dict[str, Any]) -> None:
+    bucket = full_bucket(spec_of(budget=ps.Tuples(300)))
+    before = bucket.state.buffered
+    other = adapted(bucket, spec_of(**({"budget": ps.Tuples(300)} | change)))
+    results, gone = other.process(Batch())
+    assert sum(table.num_rows for table in results) == 0
+    assert before == other.state.buffered + sum(table.num_rows for table in gone)
+    assert other.figures.evicted_left + other.figures.evicted_right == before - other.state.buffered
+
+
+@pytest.mark.parametrize("text", [8, 2_000])
+def test_a_budget_of_bytes_in_place_of_one_of_tuples_is_kept(text: int) -> None:
+    budget = ps.Bytes(150_000)
+    other = adapted(full_bucket(spec_of(budget=ps.Tuples(300)), text), spec_of(budget=budget))
+    assert other.figures.peak_bytes <= budget.n

@@ -10,48 +10,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.errors import SnapshotError
-from penstock.joins.window import WindowJoin
 from penstock.spark import bounded_join
 from penstock.spark.bucket import Batch, Bucket
 from penstock.spark.ledger import MAGIC, VERSION, seal, unseal
-from penstock.spark.pack import KEY, TIME, to_blob
-from penstock.spark.spec import JoinSpec, Side
-from penstock.window import window_of
 from tests.spark.conftest import write_files
+from tests.spark.packed import packed, spec_of
 from tests.spark.support import START, figures, pieces
 
-SPEC = JoinSpec(
-    join=WindowJoin(within=window_of(1_000), budget=ps.Tuples(50), policy="gdj", allocation="unified"),
-    left=Side(("ts", "l"), ("ts_left", "l"), ("k",), "ts", False),
-    right=Side(("ts", "r"), ("ts_right", "r"), ("k",), "ts", False),
-    buckets=1,
-    unit="ms",
-    dtype="int64",
-    hashed=False,
-    lateness=("0 seconds", "0 seconds"),
-    rates=None,
-    row_bytes=40.0,
-    sketch_bytes=4_096,
-    emit="all",
-    event_time=None,
-)
-
-
-def batch(seed: int, rows: int = 40) -> Batch:
-    """Rows of both sides as the packer packs them."""
-    rng = np.random.default_rng(seed)
-    blobs: list[tuple[int, Any]] = []
-    for side in (0, 1):
-        key = rng.integers(0, 10, rows)
-        time = np.sort(rng.integers(seed * 500, (seed + 1) * 500, rows))
-        text = [f"text {n}" for n in range(rows)]
-        blobs.append((side, to_blob(pa.table({KEY: key, "c0": time, "c1": text, "k0": key, TIME: time}))))
-    return Batch(blobs, watermark=-1, skipped=3)
+SPEC = spec_of()
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +29,7 @@ def bucket() -> bytes:
     """A bucket that has seen a few batches."""
     bucket = Bucket(SPEC)
     for seed in range(5):
-        for _ in bucket.process(batch(seed))[0]:
+        for _ in bucket.process(packed(seed))[0]:
             pass
     return bucket.to_bytes()
 
@@ -103,14 +73,14 @@ READERS: dict[str, Callable[[bytes], Any]] = {
 
 def stored(kind: str, bucket: bytes) -> bytes:
     """What a reader reads."""
-    return bucket if kind == "bucket" else batch(1).to_bytes()
+    return bucket if kind == "bucket" else packed(1).to_bytes()
 
 
 def test_what_is_read_back_goes_on_as_the_original(bucket: bytes) -> None:
     one, other = (Bucket.from_bytes(SPEC, unseal(seal(bucket))) for _ in range(2))
     for seed in range(5, 9):
         other = Bucket.from_bytes(SPEC, unseal(seal(other.to_bytes())))
-        entry = batch(seed)
+        entry = packed(seed)
         again = Batch.from_bytes(unseal(seal(entry.to_bytes())))
         assert again == entry
         results, gone = one.process(entry)

@@ -1,4 +1,4 @@
-"""The command line: `penstock plan`, `penstock policies`, `penstock demo`.
+"""The command line: `penstock plan`, `policies`, `join`, `reconcile` and `demo`.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.demo import demo
+from penstock.cli.join import join, reconcile
 from penstock.cli.plan import plan
 from penstock.cli.policies import policies
 
@@ -30,6 +31,16 @@ for command, example in (
         "penstock plan buys.csv sells.csv --on symbol,price --time ts --within '10 minutes' --target 0.95",
     ),
     (policies, "penstock policies --json policies.json"),
+    (
+        join,
+        "penstock join shown/ clicked/ --on ad --time ts --within '10 minutes' --budget '64 MiB' --out hits "
+        "--archive lost --stream",
+    ),
+    (
+        reconcile,
+        "penstock reconcile shown/ clicked/ --on ad --time ts --within '10 minutes' --results hits "
+        "--archive lost --out missed",
+    ),
     (demo, "penstock demo --quick"),
 ):
     app.command(epilog=f"Example: {example}")(command)

@@ -1,107 +1,227 @@
-"""`penstock demo`: the bounded join on a generated stream."""
+"""`penstock demo`: a streaming query that holds its budget under a burst, and Spark's own join beside it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.output import Report, console, errors_in_one_line, progress_bar, recall_table
+from penstock.cli.output import console, errors_in_one_line, writable
+from penstock.cli.session import spark_session
 
-if TYPE_CHECKING:
-    from penstock.joins import Plan
+WITHIN = 20  # seconds
+SHARE = 0.2  # of what the exact join needs at the average rate
+FILES = 8
+ON, TIME = "key", "ts"
 
-POLICIES = ("fifo", "lru", "prob", "gdj")  # each takes seconds to compile the first time
-QUICK = ("fifo", "prob")
-SHARES = ("5 %", "10 %", "20 %", "35 %", "50 %", "75 %", "100 %")
-WINDOW = 60  # minutes
+
+@dataclass
+class Seen:
+    """What one of the two queries did, batch by batch."""
+
+    results: int = 0
+    seconds: float = 0.0
+    rows: int = 0
+    state: list[int] = field(default_factory=list)  # bytes after each batch
 
 
 @errors_in_one_line
 def demo(
-    quick: Annotated[bool, typer.Option("--quick", help="Two policies on a shorter stream.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A shorter stream.")] = False,
+    plot: Annotated[Path, typer.Option(help="Write the memory over time as PNG.")] = Path("demo.png"),
+    master: Annotated[str, typer.Option(help="The Spark master.")] = "local[2]",
 ) -> None:
-    """The join on a generated stream: recall by policy and budget, and what it kept in memory."""
-    import penstock as ps
-    from penstock.workloads import gdj_pair
-
-    rate = 20 if quick else 100
-    names = QUICK if quick else POLICIES
-    left, right = gdj_pair(keys=500, rate=rate, seed=1)
+    """A bounded join on Spark under a burst: memory held, recall estimated, what was lost made good."""
+    writable(plot)
     out = console()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    rows, tuples = write_streams(folder, rate=60 if quick else 250)
     out.print(
-        f"Two streams of {len(left):,} tuples over a day, {WINDOW} minutes apart at most. Keys are popular "
-        "by Zipf's law and come in clusters (Pareto gaps), as in the GreedyDual-Join experiments.\n"
+        f"Two streams of {rows // 2:,} rows each, with bursts of twenty times their rate; rows join within "
+        f"{WITHIN} seconds.\nThe bounded join may keep {tuples:,} rows, {SHARE:.0%} of what the exact join "
+        "needs on average.\n"
     )
-    with progress_bar() as report:
-        compile_in_parallel(names, report)
-        found = ps.plan(
-            left, right, on="key", time="ts", within=WINDOW, unit="min",
-            budgets=SHARES, policies=names, progress=report,
-        )  # fmt: skip
+    with spark_session(master) as session:
+        bounded, totals = run_bounded(session, folder, tuples)
+        missed = run_reconcile(session, folder)
+        native = run_native(session, folder)
+    recall = totals["results"] / max(1.0, totals["results"] + max(0.0, totals["missed"]))
+    out.print(_table(bounded, native, missed, recall))
+    whole = bounded.results + missed
+    same = "which is the exact join" if whole == native.results else "[red]which is not the exact join[/]"
     out.print(
-        f"[bold]Recall in %, by policy and share of the {found.need:,} tuples of the exact join (* best)[/]"
+        f"Online {bounded.results:,} and reconciled {missed:,} are {whole:,} results, {same}.\n"
+        f"Recall was {bounded.results / max(1, native.results):.1%}, estimated {recall:.1%} while it ran."
     )
-    out.print(recall_table(found.table))
-    _show_memory(found)
-    within = all(row.peak_tuples <= (row.tuples or 0) for row in found.rows)
-    out.print(
-        f"\nThe exact join has {found.rows[0].exact:,} results. FIFO is a shorter window: its recall follows "
-        "memory. The others learn which tuples are worth keeping. "
-        + ("No run exceeded its budget." if within else "[red]A run exceeded its budget.[/]")
-        + "\nWhat a clairvoyant policy could reach is not shown yet. "
-        "[bold]penstock plan[/] does this for your own files."
-    )
+    draw(bounded, native, plot)
+    out.print(f"Memory over time: {plot}")
 
 
-def compile_in_parallel(names: tuple[str, ...], report: Report) -> None:
-    """Compile the kernels of several policies, or load them from the cache, on all cores.
+def write_streams(folder: Path, rate: float) -> tuple[int, int]:
+    """Write a bursty pair of streams in files; the number of rows, and the budget in tuples.
 
-    Compiling takes about ten seconds a policy, once on a machine, and Numba does it on one core.
-
-    >>> from penstock.cli.demo import compile_in_parallel
-    >>> compile_in_parallel((), print)
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from penstock.cli.demo import write_streams
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows, tuples = write_streams(Path(folder), rate=5)
+    >>> 0 < tuples < rows
+    True
     """
-    import multiprocessing
     import os
-    from concurrent.futures import ProcessPoolExecutor, as_completed
 
-    workers = min(os.cpu_count() or 1, len(names))
-    if workers < 2 or os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return
-    label = "loading kernels (compiled once, about a minute)"
-    report(0, len(names), label)
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for done, _ in enumerate(
-            as_completed([pool.submit(compile_policy, name) for name in names]), start=1
-        ):
-            report(done, len(names), label)
+    import numpy as np
+    import pandas as pd
 
-
-def compile_policy(name: str) -> None:
-    """Run a policy on next to nothing, which leaves its kernel in the cache.
-
-    >>> from penstock.cli.demo import compile_policy
-    >>> compile_policy("fifo")
-    """
     import penstock as ps
+    from penstock.workloads import bursty_pair
 
-    data = {"key": [1, 2], "ts": [0, 1]}
-    ps.WindowJoin(within=1, budget=ps.Tuples(2), policy=name).run(data, data, on="key", time="ts")
+    pair = bursty_pair(160, keys=2_000, rate=rate, factor=20, bursts=2, burst_seconds=6, seed=3)
+    total = 0
+    for name, side in zip(("left", "right"), pair, strict=True):
+        (folder / name).mkdir()
+        stamps = pd.to_datetime(side["ts"] + 1_700_000_000_000, unit="ms", utc=True)
+        frame = pd.DataFrame({ON: side["key"], TIME: stamps, f"{name}_value": np.arange(len(side))})
+        cuts = np.searchsorted(side["ts"], np.linspace(0, 160_000, FILES + 1)[1:-1])
+        for i, part in enumerate(np.split(np.arange(len(frame)), cuts)):
+            path = folder / name / f"{i}.parquet"
+            frame.iloc[part].to_parquet(path, coerce_timestamps="us")
+            os.utime(path, (1_700_000_000 + i,) * 2)
+        total += len(frame)
+    return total, ps.Fraction(SHARE).tuples(total, WITHIN, 160)
 
 
-def _show_memory(found: Plan) -> None:
-    """Per budget, the tuples that were allowed and the most that each policy kept at any moment."""
+def _streams(session: Any, folder: Path) -> list[Any]:
+    schemas = [session.read.parquet(str(folder / name)).schema for name in ("left", "right")]
+    return [
+        session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+        for name, schema in zip(("left", "right"), schemas, strict=True)
+    ]
+
+
+def run_bounded(session: Any, folder: Path, tuples: int) -> tuple[Seen, dict[str, Any]]:
+    """The bounded join as a streaming query, with live figures; what it did, and its totals."""
+    import penstock as ps
+    from penstock.spark import PipelineMonitor, bounded_join, write_split
+    from penstock.spark.metrics import figures_of
+
+    joined = bounded_join(
+        *_streams(session, folder),
+        on=ON,
+        time=TIME,
+        within=f"{WITHIN} seconds",
+        budget=ps.Tuples(tuples),
+        policy="gdj",
+        emit="all",
+    )
+    began = time.perf_counter()
+    with PipelineMonitor(session, console=console()) as monitor:
+        query = write_split(
+            joined,
+            results=folder / "results",
+            archive=folder / "archive",
+            checkpoint=folder / "checkpoint",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+    seen = Seen(seconds=time.perf_counter() - began)
+    for progress in query.recentProgress:
+        figures = figures_of(progress)
+        if figures is not None and figures["buckets"]:
+            seen.results += figures["results"]
+            seen.rows += figures["arrived_left"] + figures["arrived_right"]
+            seen.state.append(figures["peak_bytes"])
+    return seen, monitor.totals
+
+
+def run_reconcile(session: Any, folder: Path) -> int:
+    """The results that the query missed."""
+    from penstock.spark import reconcile
+
+    left, right = (session.read.parquet(str(folder / name)) for name in ("left", "right"))
+    missed = reconcile(
+        str(folder / "archive"),
+        left,
+        right,
+        on=ON,
+        time=TIME,
+        within=f"{WITHIN} seconds",
+        results=str(folder / "results"),
+    )
+    return int(missed.count())
+
+
+def run_native(session: Any, folder: Path) -> Seen:
+    """Spark's own join of the same streams, which keeps every row for as long as it can match."""
+    left, right = (each.withWatermark(TIME, "0 seconds") for each in _streams(session, folder))
+    condition = (
+        f"a.{ON} = b.{ON} and b.{TIME} between a.{TIME} - interval {WITHIN} seconds "
+        f"and a.{TIME} + interval {WITHIN} seconds"
+    )
+    from pyspark.sql import functions
+
+    joined = left.alias("a").join(right.alias("b"), functions.expr(condition))
+    counted: list[int] = []
+    began = time.perf_counter()
+    query = (
+        joined.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
+        .option("checkpointLocation", str(folder / "native"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    seen = Seen(results=sum(counted), seconds=time.perf_counter() - began)
+    for progress in query.recentProgress:
+        if progress["numInputRows"]:
+            seen.rows += progress["numInputRows"]
+            seen.state.append(progress["stateOperators"][0]["memoryUsedBytes"])
+    return seen
+
+
+def _table(bounded: Seen, native: Seen, missed: int, recall: float) -> Any:
     from rich import box
     from rich.table import Table
 
-    console().print("[bold]Memory: tuples allowed, and the most each policy kept[/]")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    names = list(found.table.index)
-    for column in ("budget", "allowed", *names):
-        table.add_column(str(column), justify="left" if column == "budget" else "right")
-    for budget in found.table.columns:
-        rows = {row.policy: row for row in found.rows if row.budget == budget}
-        peaks = [f"{rows[name].peak_tuples:,}" for name in names]
-        table.add_row(str(budget), f"{rows[names[0]].tuples:,}", *peaks)
-    console().print(table)
+    for heading in ("", "bounded join", "Spark's own join"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_row("results online", f"{bounded.results:,}", f"{native.results:,}")
+    table.add_row("estimated recall", f"{recall:.1%}", "")
+    table.add_row("results reconciled", f"{missed:,}", "")
+    for title, value in (
+        ("peak state", lambda seen: f"{max(seen.state, default=0) / 2**20:.1f} MiB"),
+        ("rows a second", lambda seen: f"{seen.rows / max(seen.seconds, 1e-9):,.0f}"),
+        ("seconds", lambda seen: f"{seen.seconds:.1f}"),
+    ):
+        table.add_row(title, value(bounded), value(native))
+    return table
+
+
+def draw(bounded: Seen, native: Seen, path: Path) -> None:
+    """The state after each batch, of both joins."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    for seen, label, colour in (
+        (native, "Spark's own join", "tab:gray"),
+        (bounded, "bounded join", "tab:blue"),
+    ):
+        axes.plot(
+            range(1, len(seen.state) + 1),
+            [size / 2**20 for size in seen.state],
+            marker="o",
+            label=label,
+            color=colour,
+        )
+    axes.set(xlabel="batch", ylabel="state in MiB", title="Memory under bursts", ylim=(0, None))
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -59,7 +59,7 @@ def bounded_join(
     rates: tuple[float, float] | None = None,
     seed: int = 0,
     row_bytes: float | None = None,
-    name: str = "penstock",
+    name: str | Observation = "penstock",
 ) -> DataFrame:
     """Join two DataFrames on equal keys within a window of time, in a fixed amount of memory.
 
@@ -94,7 +94,7 @@ def bounded_join(
     row_bytes
         About what a row takes, by which a byte budget lays out its tables; guessed from the types.
     name
-        Of the observed metrics.
+        Of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields as fields_of
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from penstock.spark.bucket import AT, EVENT, STREAM, Figures
@@ -21,7 +21,7 @@ from penstock.spark.spec import JoinSpec
 METRIC = "join"  # the one observed metric: a row with the sums, and the buckets one by one
 
 
-def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str) -> DataFrame:
+def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str | Observation) -> DataFrame:
     """The join without the rows of figures, which become an observed metric of this name."""
     watched = raw.observe(name, _metric())
     columns = [F.col(quoted(each)) for each in names]

@@ -1,0 +1,144 @@
+"""`penstock join` and `penstock reconcile`: the bounded join of files on Spark, and what it missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.output import console, errors_in_one_line, parts_of
+from penstock.cli.plan import pair_of_names, window_of_text
+from penstock.cli.session import read, spark_session
+
+Left = Annotated[
+    Path, typer.Argument(help="The left stream: a CSV, JSON or Parquet file or folder.", show_default=False)
+]
+Right = Annotated[Path, typer.Argument(help="The right stream.", show_default=False)]
+On = Annotated[
+    list[str], typer.Option(help="Key columns: a,b; or a=b where names differ.", show_default=False)
+]
+Time = Annotated[str, typer.Option(help="Time column; or a=b where names differ.", show_default=False)]
+Within = Annotated[
+    str, typer.Option(help="The window: '10 minutes', a number, or '0 s..10 minutes'.", show_default=False)
+]
+Out = Annotated[Path, typer.Option(help="Where the results go, as Parquet.", show_default=False)]
+Unit = Annotated[str, typer.Option(help="The unit of numeric time columns.")]
+Master = Annotated[str, typer.Option(help="The Spark master.")]
+
+
+@errors_in_one_line
+def join(
+    left: Left,
+    right: Right,
+    on: On,
+    time: Time,
+    within: Within,
+    budget: Annotated[
+        str, typer.Option(help="'64 MiB', '2000 tuples'; without --stream also '20 %'.", show_default=False)
+    ],
+    out: Out,
+    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "gdj",
+    archive: Annotated[Path | None, typer.Option(help="Also keep what is lost, for `reconcile`.")] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="As a streaming query, a file per batch.")] = False,
+    lateness: Annotated[str, typer.Option(help="How late rows of a stream may come.")] = "0 seconds",
+    unit: Unit = "ms",
+    master: Master = "local[2]",
+) -> None:
+    """Join two files or folders on Spark in a fixed amount of memory."""
+    from penstock.cli.plan import budget_of_text
+
+    with spark_session(master) as session:
+        from pyspark.sql import Observation
+
+        from penstock.spark import bounded_join
+
+        watch: Any = "penstock" if stream else Observation("penstock")
+        frames = [read(session, path, streaming=stream) for path in (left, right)]
+        joined = bounded_join(
+            *frames,
+            **_what(on, time, within, unit),
+            budget=budget_of_text(budget),
+            policy=policy,
+            lateness=lateness,
+            emit="all" if archive else "results",
+            name=watch,
+        )
+        figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
+    results, exact = figures["results"], figures["results"] + max(0.0, figures["missed"])
+    recall = results / exact if exact else 1.0
+    console().print(
+        f"{results:,} results to {out}; about {recall:.1%} of the exact join. "
+        f"Evicted: {figures['evicted_left']:,} left, {figures['evicted_right']:,} right. "
+        f"Peak state: {figures['peak_bytes'] / 2**20:.1f} MiB."
+    )
+
+
+def _batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str, Any]:
+    """Write the join of two tables; the figures that Spark observed meanwhile."""
+    from pyspark.sql import functions
+
+    results = joined
+    if archive:
+        joined = joined.persist()  # so that the join runs once
+        results = joined.filter(functions.col("_event") == "result").drop("_event", "_stream", "_at")
+    results.write.mode("overwrite").parquet(str(out))
+    if archive:
+        joined.filter(functions.col("_event") != "result").write.mode("overwrite").parquet(str(archive))
+        joined.unpersist()
+    return dict(watch.get["join"].asDict(recursive=True))
+
+
+def _stream(session: Any, joined: Any, out: Path, archive: Path | None) -> dict[str, Any]:
+    """Run the join of two streams to the end of what is there."""
+    from penstock.spark import PipelineMonitor, write_split
+
+    with PipelineMonitor(session) as monitor:
+        checkpoint = str(out) + ".checkpoint"
+        if archive:
+            query = write_split(
+                joined, results=out, archive=archive, checkpoint=checkpoint, trigger={"availableNow": True}
+            )
+        else:
+            query = (
+                joined.writeStream.format("parquet")
+                .option("path", str(out))
+                .option("checkpointLocation", checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
+        query.awaitTermination()
+    return monitor.totals
+
+
+@errors_in_one_line
+def reconcile(
+    left: Left,
+    right: Right,
+    on: On,
+    time: Time,
+    within: Within,
+    results: Annotated[Path, typer.Option(help="The results of `penstock join`.", show_default=False)],
+    archive: Annotated[Path, typer.Option(help="Its archive.", show_default=False)],
+    out: Out,
+    unit: Unit = "ms",
+    master: Master = "local[2]",
+) -> None:
+    """The results that a bounded join missed, exactly."""
+    with spark_session(master) as session:
+        from penstock.spark import reconcile as missed_by
+
+        frames = [read(session, path) for path in (left, right)]
+        missed = missed_by(str(archive), *frames, **_what(on, time, within, unit), results=str(results))
+        missed.write.mode("overwrite").parquet(str(out))
+        count = session.read.parquet(str(out)).count()
+    console().print(f"{count:,} results that were missed, to {out}.")
+
+
+def _what(on: list[str], time: str, within: str, unit: str) -> dict[str, Any]:
+    return {
+        "on": [pair_of_names(part) for part in parts_of(on)],
+        "time": pair_of_names(time),
+        "within": window_of_text(within),
+        "unit": unit,
+    }

@@ -1,0 +1,99 @@
+"""Spark for the command line: a session, and DataFrames from files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import PenstockError
+
+FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".pq": "parquet"}
+
+
+@contextmanager
+def spark_session(master: str = "local[2]") -> Iterator[Any]:
+    """A Spark session whose chatter goes to a file, named only if something fails."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise PenstockError("This command needs Spark: pip install 'penstock[spark]'.") from error
+    import penstock.spark  # noqa: F401 (sets the Python of the workers)
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    folder = Path(tempfile.mkdtemp(prefix="penstock-"))
+    with _stderr_to(folder / "spark.log"):
+        session = (
+            SparkSession.builder.master(master)
+            .appName("penstock")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", str(os.cpu_count() or 2))
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    except Exception:
+        print(f"Spark's log: {folder / 'spark.log'}", file=sys.stderr)
+        raise
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """What is started inside writes its errors to a file, for as long as it lives."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("wb") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def read(session: Any, path: Path, streaming: bool = False) -> Any:
+    """A file or a folder of files as a DataFrame; as a stream, one file per batch."""
+    if not path.exists():
+        raise PenstockError(f"There is no '{path}'.")
+    kind = format_of(path)
+    reader = session.read
+    if kind == "csv":
+        reader = reader.option("header", True).option("inferSchema", True)
+    frame = getattr(reader, kind)(str(path))
+    if not streaming:
+        return frame
+    source = str(path if path.is_dir() else path.parent)
+    stream = session.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1)
+    if path.is_file():
+        stream = stream.option("pathGlobFilter", path.name)
+    return (stream.option("header", True) if kind == "csv" else stream).format(kind).load(source)
+
+
+def format_of(path: Path) -> str:
+    """The format of a file by the extension of its name; of a folder, by its first file.
+
+    >>> from pathlib import Path
+    >>> from penstock.cli.session import format_of
+    >>> format_of(Path("clicks.csv"))
+    'csv'
+    """
+    name = path
+    if path.is_dir():
+        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in FORMATS)
+        if not inside:
+            raise PenstockError(f"'{path}' has no file of a kind that can be read: {', '.join(FORMATS)}.")
+        name = inside[0]
+    kind = FORMATS.get(name.suffix.lower())
+    if kind is None:
+        raise PenstockError(f"'{path}' is not a file that can be read; allowed are {', '.join(FORMATS)}.")
+    return kind

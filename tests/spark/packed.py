@@ -1,0 +1,48 @@
+"""A join as a worker knows it, and packed batches for it, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+from penstock.joins.window import WindowJoin
+from penstock.spark.bucket import Batch
+from penstock.spark.pack import KEY, TIME, to_blob
+from penstock.spark.spec import JoinSpec, Side
+from penstock.window import window_of
+
+
+def spec_of(budget: Any = None, **options: Any) -> JoinSpec:
+    """A join of rows with a key, a time and a text within 1,000 ms, in one bucket."""
+    given = {"budget": ps.Tuples(50) if budget is None else budget, "policy": "gdj", "allocation": "unified"}
+    return JoinSpec(
+        join=WindowJoin(within=window_of(1_000), **(given | options)),
+        left=Side(("ts", "l"), ("ts_left", "l"), ("k",), "ts", False),
+        right=Side(("ts", "r"), ("ts_right", "r"), ("k",), "ts", False),
+        buckets=1,
+        unit="ms",
+        dtype="int64",
+        hashed=False,
+        lateness=("0 seconds", "0 seconds"),
+        rates=None,
+        row_bytes=40.0,
+        sketch_bytes=4_096,
+        emit="all",
+        event_time=None,
+    )
+
+
+def packed(number: int, rows: int = 40, span: int = 500, text: int = 8) -> Batch:
+    """The batch with this number: rows of both sides as the packer packs them."""
+    rng = np.random.default_rng(number)
+    blobs: list[tuple[int, Any]] = []
+    for side in (0, 1):
+        key = rng.integers(0, 10, rows)
+        time = np.sort(rng.integers(number * span, (number + 1) * span, rows))
+        texts = [f"{n:0{text}d}" for n in range(rows)]
+        table = pa.table({KEY: key, "c0": time, "c1": texts, "k0": key, TIME: time})
+        blobs.append((side, to_blob(table)))
+    return Batch(blobs, watermark=-1, skipped=3)
