@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(CURDIR)/.venv/bin/python
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup  ## The join on a generated stream: recall by policy and budget
+demo: setup  ## A Spark query that holds its memory under bursts, and Spark's own join beside it
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
 test: setup  ## The test suite, then its small part once more without the JIT

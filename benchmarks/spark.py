@@ -16,6 +16,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.growth import mark
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -23,15 +27,46 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 WITHIN = 60
 
 
-def run(quick: bool) -> dict[str, Any]:
-    """All of it; `quick` is a tenth."""
+def run(console: Console, quick: bool) -> list[dict[str, Any]]:
+    """Both workloads; `quick` is a tenth."""
     session = _session()
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
-        return {"dense": _dense(session, folder, quick), "sparse": _sparse(session, folder, quick)}
+        rows = [*_dense(session, folder, quick), *_sparse(session, folder, quick)]
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
+    table = Table(title="Spark on local[2], steady state without the first batch")
+    for heading in ("join", "first batch, s", "a batch, s", "input rows/s", "state, MiB", "results"):
+        table.add_column(heading, justify="left" if heading == "join" else "right")
+    for row in rows:
+        table.add_row(
+            row["join"],
+            f"{row['first_batch_s']:.1f}",
+            f"{row['steady_batch_s']:.2f}",
+            f"{row['rows_per_s']:,}",
+            f"{row['state_bytes'] / 2**20:,.1f}",
+            f"{row['results']:,}" if row["results"] else "",
+        )
+    console.print(table)
+    _compare(console, {row["join"]: row for row in rows})
+    return rows
+
+
+def _compare(console: Console, found: dict[str, dict[str, Any]]) -> None:
+    """The bars, each with what was measured."""
+    exact, tenth = found["bounded_join, exact budget"], found["bounded_join, 10 % of the memory"]
+    rocksdb, memory = found["Spark, RocksDB"], found["Spark, in memory"]
+    for text, value, bar in (
+        ("exact budget against RocksDB", exact["rows_per_s"] / rocksdb["rows_per_s"], 10),
+        ("exact budget against the in-memory store", exact["rows_per_s"] / memory["rows_per_s"], 3),
+        ("10 % of the memory against the exact budget", tenth["rows_per_s"] / exact["rows_per_s"], 1),
+    ):
+        console.print(f"{text}: {value:.1f}x ({mark(value >= bar, f'at least {bar}x')})")
+    share = tenth["state_bytes"] / memory["state_bytes"]
+    console.print(f"state at 10 % against Spark's: {share:.1%} ({mark(share <= 0.1, 'at most 10 %')})")
+    sparse = found["bounded_join, sparse"]["rows_per_s"]
+    console.print(f"sparse: {sparse:,} rows/s ({mark(sparse >= 300_000, 'at least 300,000')})")
 
 
 def _session() -> Any:

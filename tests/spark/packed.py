@@ -17,7 +17,7 @@ from penstock.window import window_of
 
 def spec_of(budget: Any = None, **options: Any) -> JoinSpec:
     """A join of rows with a key, a time and a text within 1,000 ms, in one bucket."""
-    given = {"budget": ps.Tuples(50) if budget is None else budget, "policy": "gdj", "allocation": "unified"}
+    given: dict[str, Any] = {"budget": budget or ps.Tuples(50), "policy": "gdj", "allocation": "unified"}
     return JoinSpec(
         join=WindowJoin(within=window_of(1_000), **(given | options)),
         left=Side(("ts", "l"), ("ts_left", "l"), ("k",), "ts", False),

@@ -75,7 +75,7 @@ def check(spark: Any, folder: Path, files: int, every: int) -> None:
         .start()
     )
     resident: dict[int, dict[int, int]] = {}
-    while not query.awaitTermination(0.1):
+    while not query.awaitTermination(0.1):  # type: ignore[arg-type]
         resident[committed(checkpoint)] = workers()
     metrics = figures(query)
     assert len(metrics) == files

@@ -6,6 +6,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from tests.spark.conftest import write_files
+from tests.spark.programs.join import run
 from tests.spark.support import Program, committed, join_program, pieces, rows_of, running, until
 
 JOIN = {"on": "k", "time": "ts", "within": "2 minutes", "budget": 200, "buckets": 2, "emit": "all"}
@@ -47,8 +49,13 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[Program]]]:
             log_of = folder / f"worker{number}.txt"
             workers.append(stack.enter_context(running(command, log_of, env)))
         for worker in workers:
-            until(lambda worker=worker: "Successfully registered" in worker.log.read_text(), 180, worker)
+            until(partial(registered, worker), 180, worker)
         yield found[1], workers
+
+
+def registered(worker: Program) -> bool:
+    """Whether the master knows a worker."""
+    return "Successfully registered with master" in worker.log.read_text()
 
 
 def executors(worker: Program) -> list[psutil.Process]:
@@ -61,10 +68,17 @@ def executors(worker: Program) -> list[psutil.Process]:
     return found
 
 
+def kill_executor(worker: Program, program: Program, checkpoint: Path, batches: int) -> None:
+    """Kill the executor of a worker once so many batches are done, and wait for the next one."""
+    until(lambda: committed(checkpoint) >= batches, 300, program)
+    victim = until(lambda: executors(worker), 120, program)[0]
+    victim.kill()
+    print(f"killed an executor after {committed(checkpoint)} batches")
+    until(lambda: any(one.pid != victim.pid for one in executors(worker)), 120, program)
+
+
 def check(spark: Any, folder: Path, files: int, rows: int, kills: int) -> None:
     """Run on the cluster, kill executors on the way, and compare with a run in one process."""
-    from tests.spark.programs.join import run
-
     left = write_files(folder / "left", pieces(1, files, rows, "l"))
     right = write_files(folder / "right", pieces(2, files, rows, "r"))
     plans = {}
@@ -77,17 +91,7 @@ def check(spark: Any, folder: Path, files: int, rows: int, kills: int) -> None:
         plan = plans["cluster"] | {"master": address, "conf": CONF}
         with join_program(folder / "cluster", plan) as program:
             for number in range(kills):
-                wanted = (number + 1) * files // (kills + 2)
-                until(lambda wanted=wanted: committed(checkpoint) >= wanted, 300, program)
-                worker = workers[number % 2]
-                victim = until(lambda worker=worker: executors(worker), 120, program)[0]
-                victim.kill()
-                print(f"killed an executor after {committed(checkpoint)} of {files} batches")
-                until(
-                    lambda worker=worker, gone=victim.pid: [e for e in executors(worker) if e.pid != gone],
-                    120,
-                )
-                assert program.poll() is None, program.said()
+                kill_executor(workers[number % 2], program, checkpoint, (number + 1) * files // (kills + 2))
             assert program.wait(600) == 0, program.said()
     run(spark, plans["local"])
     got, whole = (spark.read.parquet(plan["output"]).toPandas() for plan in plans.values())

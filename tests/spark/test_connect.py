@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,10 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import write_files
-from tests.spark.support import pieces, rows_of, run_join_program
+from tests.spark.programs.join import QUIET, run
+from tests.spark.support import pieces, rows_of, run_join_program, running, until
+
+JOIN = {"on": "k", "time": "ts", "within": "2 minutes", "budget": 200, "buckets": 2, "emit": "all"}
 
 PACKAGES = ("grpc", "grpc_status", "google.protobuf", "google.rpc", "zstandard")
 
@@ -30,15 +36,34 @@ def absent() -> list[str]:
 pytestmark = pytest.mark.skipif(bool(absent()), reason=f"Spark Connect needs {', '.join(absent())}")
 
 
-@pytest.mark.parametrize("kind", ["batch", "stream"])
-def test_equals_a_classic_session(spark: Any, tmp_path: Path, kind: str) -> None:
-    from tests.spark.programs.join import run
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Connect server on the loopback interface, at a port that the system chose."""
+    import pyspark
 
+    folder = tmp_path_factory.mktemp("server")
+    home = Path(pyspark.__file__).parent
+    conf = QUIET | {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    log = folder / "log.txt"
+    with running(command, log, {"SPARK_HOME": str(home)}) as server:
+        found = until(lambda: re.search(r"server started at: \S+?:(\d+)", log.read_text()), 300, server)
+        yield f"sc://127.0.0.1:{found[1]}"
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_equals_a_classic_session(spark: Any, address: str, tmp_path: Path, kind: str) -> None:
     files = [
         write_files(tmp_path / name, pieces(seed, 3, 300, name[0]))
         for seed, name in enumerate(("left", "right"))
     ]
-    join = {"on": "k", "time": "ts", "within": "2 minutes", "budget": 200, "buckets": 2, "emit": "all"}
     outputs = []
     for name in ("connect", "classic"):
         folder = tmp_path / name
@@ -49,10 +74,10 @@ def test_equals_a_classic_session(spark: Any, tmp_path: Path, kind: str) -> None
             "output": str(folder / "output"),
             "checkpoint": str(folder / "checkpoint"),
             "batch": kind == "batch",
-            "join": join,
+            "join": JOIN,
         }
         if name == "connect":
-            run_join_program(folder, plan | {"remote": "local[2]"})
+            run_join_program(folder, plan | {"remote": address})
         else:
             run(spark, plan)
         outputs.append(spark.read.parquet(plan["output"]).toPandas())

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.spark.conftest import write_files
+from tests.spark.programs.join import run
 from tests.spark.support import Program, committed, join_program, pieces, rows_of, until
 
 JOIN = {"on": "k", "time": "ts", "within": "2 minutes", "budget": 200, "buckets": 2, "emit": "all"}
@@ -96,14 +97,12 @@ def undisturbed(
     A kill between the steps in which the sources say what comes next can leave two files of one source for
     a batch; what is evicted depends on it. So the files of a batch are made one.
     """
-    from tests.spark.programs.join import run
-
     sides = []
     for side, name in enumerate(("left", "right")):
         frames = [[pd.read_parquet(path) for path in batch[side]] for batch in batches]
         empty = next(part for batch in frames for part in batch).iloc[:0]
         sides.append(write_files(folder / name, [pd.concat([empty, *batch]) for batch in frames]))
-    plan = plan_of(folder, *sides, join)
+    plan = plan_of(folder, sides[0], sides[1], join)
     run(spark, plan)
     return spark.read.parquet(plan["output"]).toPandas()
 

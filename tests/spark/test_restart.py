@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ RESULT = ["k", "ts_left", "l", "l_text", "ts_right", "r", "r_text"]
 
 
 def run(
-    spark: Any, folders: tuple[Path, Path], checkpoint: Path, **changes: Any
+    spark: Any, folders: Sequence[Path], checkpoint: Path, **changes: Any
 ) -> tuple[pd.DataFrame, list[Any]]:
     """Run the query over what there is; its rows, and the metrics of its batches."""
     parts: dict[int, pd.DataFrame] = {}
@@ -76,11 +76,11 @@ def frames() -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
 @pytest.fixture(scope="module")
 def begun(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, frames: Any
-) -> tuple[tuple[Path, Path], Path, pd.DataFrame]:
+) -> tuple[list[Path], Path, pd.DataFrame]:
     """A query that has run over some files, to which others have come since."""
     folder = tmp_path_factory.mktemp("begun")
     names = ("left", "right")
-    sides = tuple(write_files(folder / name, side[:-MORE]) for name, side in zip(names, frames, strict=True))
+    sides = [write_files(folder / name, side[:-MORE]) for name, side in zip(names, frames, strict=True)]
     rows, metrics = run(spark, sides, folder / "checkpoint")
     assert metrics[-1]["buffered_left"] + metrics[-1]["buffered_right"] == BUDGET
     for name, side in zip(names, frames, strict=True):
@@ -199,7 +199,7 @@ def test_other_buckets_are_refused_whichever_keys_come(spark: Any, tmp_path: Pat
     sides = pieces(1, 2, 100, "l"), pieces(2, 2, 100, "r")
     for _, last in sides:
         last["k"] = found[0]
-    folders = tuple(write_files(tmp_path / name, side[:1]) for name, side in zip("lr", sides, strict=True))
+    folders = [write_files(tmp_path / name, side[:1]) for name, side in zip("lr", sides, strict=True)]
     run(spark, folders, tmp_path / "checkpoint")
     for folder, side in zip(folders, sides, strict=True):
         write_files(folder, side)

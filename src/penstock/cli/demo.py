@@ -192,12 +192,13 @@ def _table(bounded: Seen, native: Seen, missed: int, recall: float) -> Any:
     table.add_row("results online", f"{bounded.results:,}", f"{native.results:,}")
     table.add_row("estimated recall", f"{recall:.1%}", "")
     table.add_row("results reconciled", f"{missed:,}", "")
-    for title, value in (
-        ("peak state", lambda seen: f"{max(seen.state, default=0) / 2**20:.1f} MiB"),
-        ("rows a second", lambda seen: f"{seen.rows / max(seen.seconds, 1e-9):,.0f}"),
-        ("seconds", lambda seen: f"{seen.seconds:.1f}"),
-    ):
-        table.add_row(title, value(bounded), value(native))
+    peaks, speeds = [], []
+    for seen in (bounded, native):
+        peaks.append(f"{max(seen.state, default=0) / 2**20:.1f} MiB")
+        speeds.append(f"{seen.rows / max(seen.seconds, 1e-9):,.0f}")
+    table.add_row("peak state", *peaks)
+    table.add_row("rows a second", *speeds)
+    table.add_row("seconds", f"{bounded.seconds:.1f}", f"{native.seconds:.1f}")
     return table
 
 

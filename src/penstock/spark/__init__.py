@@ -8,9 +8,31 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.spark.join import bounded_join
+    from penstock.spark.monitor import PipelineMonitor
+    from penstock.spark.reconcile import reconcile
+    from penstock.spark.split import write_split
+
+__all__ = ["PipelineMonitor", "bounded_join", "reconcile", "write_split"]
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-from penstock.spark.join import bounded_join
+# Names are loaded when they are first used: workers that only pack rows need not wait for Numba.
+_HOMES = {
+    "PipelineMonitor": "monitor",
+    "bounded_join": "join",
+    "reconcile": "reconcile",
+    "write_split": "split",
+}
 
-__all__ = ["bounded_join"]
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value  # `reconcile` is a module too; from now on the name means the function
+    return value

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from penstock.spark.bucket import EVENT, Batch, Bucket
+from penstock.spark.bucket import Batch, Bucket
 from penstock.spark.buckets import labels
 from penstock.spark.frames import to_table
 from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, SIDE, TIME, with_time
-from penstock.spark.processor import FIGURES, STATS, told
+from penstock.spark.processor import STATS, told
 from penstock.spark.schema import quoted
 from penstock.spark.spec import LEFT, RIGHT, JoinSpec
 
@@ -98,7 +98,7 @@ def _runner(spec: JoinSpec, names: list[list[str]], fields: T.StructType) -> Cal
 def _told(bucket: Bucket, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
     """The figures of a bucket that is done."""
     row = pa.table({"_": [0]})
-    filled = {EVENT: FIGURES, STATS: told(number, bucket.whole)}
+    filled = {STATS: told(number, bucket.whole)}
     return to_table(row, schema, filled).to_batches()
 
 
@@ -118,5 +118,5 @@ def _side(rows: pa.Table, side: int, spec: JoinSpec, names: list[str]) -> pa.Tab
     columns[KEY] = mine[KEY]
     if spec.hashed:
         columns[CHECK] = mine[CHECK]
-    table = with_time(pa.table(columns), spec, side)
+    table = with_time(pa.table(columns), spec.sides[side].time, spec.dtype)
     return table.filter(pc.and_(pc.is_valid(table[KEY]), pc.is_valid(table[TIME])))

@@ -17,7 +17,7 @@ from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
 from penstock.spark.buckets import bucket_count, labels, share
-from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, PACKED, packer
+from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, PACKED, Packing, packer
 from penstock.spark.processor import STATS, JoinProcessor
 from penstock.spark.schema import (
     EVENT_TIME,
@@ -159,13 +159,13 @@ def bounded_join(
         event_time=EVENT_TIME if marked else None,
     )
     spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
-    raw_fields = [
-        *fields,
-        T.StructField(EVENT, T.StringType()),
-        T.StructField(STREAM, T.StringType()),
-        T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
-        T.StructField(STATS, T.StringType()),
-    ]
+    raw_fields = [*fields, T.StructField(STATS, T.StringType())]
+    if emit == "all":
+        raw_fields += [
+            T.StructField(EVENT, T.StringType()),
+            T.StructField(STREAM, T.StringType()),
+            T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
+        ]
     prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
     if streaming:
         session.prepare(spark)
@@ -178,7 +178,10 @@ def bounded_join(
 def _joined_in_stream(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.StructField]) -> DataFrame:
     """Packed rows, grouped by bucket, through the stateful operator."""
     tags = labels(spec.buckets)
-    left, right = (frame.mapInArrow(packer(spec, side, tags), PACKED) for side, frame in enumerate(prepared))
+    left, right = (
+        frame.mapInArrow(packer(Packing(side, spec.sides[side].time, spec.dtype, tuple(tags))), PACKED)
+        for side, frame in enumerate(prepared)
+    )
     processor = JoinProcessor(spec, T.StructType(fields), {label: i for i, label in enumerate(tags)})
     return (
         left.union(right)

@@ -23,12 +23,12 @@ METRIC = "join"  # the one observed metric: a row with the sums, and the buckets
 
 def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str | Observation) -> DataFrame:
     """The join without the rows of figures, which become an observed metric of this name."""
-    watched = raw.observe(name, _metric())
+    rows = raw.observe(name, _metric()).filter(F.col(STATS).isNull())
     columns = [F.col(quoted(each)) for each in names]
     if spec.emit == "all":
         told = F.coalesce(F.col(EVENT), F.lit(RESULT)).alias(EVENT)
-        return watched.filter(F.col(STATS).isNull()).select(*columns, told, STREAM, AT)
-    return watched.filter(F.col(EVENT).isNull()).select(*columns)
+        columns += [told, F.col(STREAM), F.col(AT)]
+    return rows.select(*columns)
 
 
 def _metric() -> Column:

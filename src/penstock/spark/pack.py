@@ -7,13 +7,12 @@ the blob: an Arrow stream with the columns `KEY`, `TIME`, `CHECK` if keys are ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from penstock.spark.spec import JoinSpec
 
 LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB = "label", "side", "task", "piece", "skipped", "blob"
 KEY, CHECK, BUCKET, TIME = "_penstock_key", "_penstock_check", "_penstock_bucket", "_penstock_time"
@@ -23,7 +22,17 @@ MOST_ROWS = 1 << 17  # per piece
 MOST_BYTES = 1 << 26
 
 
-def packer(spec: JoinSpec, side: int, labels: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+@dataclass(frozen=True)
+class Packing:
+    """What packing needs to know of a join: little, so that its workers start fast."""
+
+    side: int
+    time: str  # the name of the time column
+    dtype: str  # of the times as numbers
+    labels: tuple[int, ...]  # of the buckets
+
+
+def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` that packs the prepared rows of one side."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -33,10 +42,10 @@ def packer(spec: JoinSpec, side: int, labels: list[int]) -> Callable[[Any], Iter
             held.append(batch)
             rows, size = sum(b.num_rows for b in held), sum(b.nbytes for b in held)
             if rows >= MOST_ROWS or size >= MOST_BYTES:
-                yield from _pieces(pa.Table.from_batches(held), spec, side, labels, task, piece)
+                yield from _pieces(pa.Table.from_batches(held), packing, task, piece)
                 held, piece = [], piece + 1
         if held:
-            yield from _pieces(pa.Table.from_batches(held), spec, side, labels, task, piece)
+            yield from _pieces(pa.Table.from_batches(held), packing, task, piece)
 
     return pack
 
@@ -48,11 +57,9 @@ def _task() -> int:
     return context.partitionId() if context is not None else 0
 
 
-def _pieces(
-    table: pa.Table, spec: JoinSpec, side: int, labels: list[int], task: int, piece: int
-) -> Iterator[pa.RecordBatch]:
+def _pieces(table: pa.Table, packing: Packing, task: int, piece: int) -> Iterator[pa.RecordBatch]:
     """One packed row per bucket."""
-    table = with_time(table, spec, side)
+    table, buckets = with_time(table, packing.time, packing.dtype), len(packing.labels)
     usable = pc.and_(pc.is_valid(table[KEY]), pc.is_valid(table[TIME]))
     skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
     if skipped:
@@ -60,16 +67,16 @@ def _pieces(
     bucket = table[BUCKET].to_numpy()
     table = table.drop_columns([BUCKET])
     order = np.argsort(bucket, kind="stable")
-    cuts = np.searchsorted(bucket[order], np.arange(spec.buckets + 1))
-    table = table.take(pa.array(order)) if spec.buckets > 1 else table
-    for number in range(spec.buckets):
+    cuts = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    table = table.take(pa.array(order)) if buckets > 1 else table
+    for number in range(buckets):
         first, last = cuts[number], cuts[number + 1]
         if last > first or (skipped and number == 0):
             blob = to_blob(table.slice(first, last - first))
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([labels[number]], pa.int32()),
-                    pa.array([side], pa.int8()),
+                    pa.array([packing.labels[number]], pa.int32()),
+                    pa.array([packing.side], pa.int8()),
                     pa.array([task], pa.int32()),
                     pa.array([piece], pa.int32()),
                     pa.array([skipped if number == 0 else 0], pa.int64()),
@@ -80,9 +87,9 @@ def _pieces(
             skipped = 0 if number == 0 else skipped
 
 
-def with_time(table: pa.Table, spec: JoinSpec, side: int) -> pa.Table:
+def with_time(table: pa.Table, time: str, dtype: str) -> pa.Table:
     """The table with its times as numbers; null where a time is missing or not finite."""
-    return table.append_column(TIME, as_numbers(table[spec.sides[side].time], spec.dtype))
+    return table.append_column(TIME, as_numbers(table[time], dtype))
 
 
 def as_numbers(times: pa.ChunkedArray, dtype: str) -> pa.ChunkedArray:

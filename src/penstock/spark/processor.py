@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from penstock.spark.bucket import EVENT, Batch, Figures
+from penstock.spark.bucket import Batch, Figures
 from penstock.spark.frames import to_frame, to_table
 from penstock.spark.ledger import Ledger
 from penstock.spark.pack import BLOB, PIECE, SIDE, SKIPPED, TASK
@@ -22,7 +22,6 @@ from penstock.spark.spec import JoinSpec
 RESULT = (
     "result"  # how results are told from other rows where there are others; on their way they say nothing
 )
-FIGURES = "figures"  # a row that is none, but carries figures
 STATS = "_figures"
 
 
@@ -53,7 +52,7 @@ class JoinProcessor(StatefulProcessor):
             yield to_frame(to_table(table, schema, {}))
         for table in archive:
             yield to_frame(to_table(table, schema, fill))
-        said = {EVENT: FIGURES, STATS: told(self.buckets[int(key[0])], figures)}
+        said = {STATS: told(self.buckets[int(key[0])], figures)}
         yield to_frame(to_table(pa.table({"_": [0]}), schema, fill | said))
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ def reconcile(
     >>> from penstock.spark import bounded_join
     >>> from penstock.spark.reconcile import reconcile
     >>> shown = spark.createDataFrame([("a", 0), ("b", 1), ("c", 2)], "ad string, ts long")
-    >>> clicked = spark.createDataFrame([("a", 3), ("b", 4), ("c", 5)], "ad string, ts long")
+    >>> clicked = spark.createDataFrame([("c", 3), ("b", 4), ("a", 5)], "ad string, ts long")
     >>> join = {"on": "ad", "time": "ts", "within": 10}
     >>> rows = bounded_join(shown, clicked, **join, budget="2 tuples", policy="fifo", emit="all")
     >>> hits, lost = rows.filter("_event = 'result'"), rows.filter("_event != 'result'")
@@ -71,8 +71,8 @@ def reconcile(
     +---+-------+--------+
     | ad|ts_left|ts_right|
     +---+-------+--------+
-    |  a|      0|       3|
-    |  c|      2|       5|
+    |  a|      0|       5|
+    |  b|      1|       4|
     +---+-------+--------+
     <BLANKLINE>
     """

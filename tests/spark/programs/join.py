@@ -29,10 +29,10 @@ def session_of(plan: dict[str, Any]) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
+    if "remote" in plan:  # a server has its own settings
+        return builder.remote(plan["remote"]).getOrCreate()
     for name, value in (QUIET | plan.get("conf", {})).items():
         builder = builder.config(name, value)
-    if "remote" in plan:
-        return builder.remote(plan["remote"]).getOrCreate()
     session = builder.master(plan.get("master", "local[2]")).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
