@@ -145,6 +145,16 @@ def run_join_program(folder: Path, plan: dict[str, Any], seconds: float = 300) -
         assert program.wait(seconds) == 0, program.said()
 
 
+def python_workers() -> list[psutil.Process]:
+    """The Python workers of this process's Spark session."""
+    found = {}
+    for one in psutil.Process(os.getpid()).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "pyspark.daemon" in one.cmdline():
+                found[one.pid] = one, one.ppid()
+    return [one for one, parent in found.values() if parent in found]  # the others only start workers
+
+
 def figures(query: Any) -> list[dict[str, Any]]:
     """What the join says of each batch of a query."""
     from penstock.spark.metrics import figures_of

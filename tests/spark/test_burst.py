@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 import penstock as ps
 from penstock.spark import bounded_join
 from tests.spark.conftest import write_files
-from tests.spark.support import START, committed, figures
+from tests.spark.support import START, committed, figures, python_workers
 
 BUDGET = ps.Bytes("8 MiB")
 USUAL, BURST = 600, 30_000  # rows a side and batch
@@ -41,16 +41,12 @@ def side(seed: int, files: int, bursts: set[int], value: str) -> list[pd.DataFra
     return frames
 
 
-def workers() -> dict[int, int]:
-    """The resident memory of every Python worker of this process's Spark, in bytes."""
-    found = {}
-    for child in psutil.Process(os.getpid()).children():
-        for daemon in child.children() if "java" in child.name() else []:
-            for worker in daemon.children():
-                try:
-                    found[worker.pid] = worker.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
+def resident() -> list[int]:
+    """The memory of each Python worker, in bytes."""
+    found = []
+    for worker in python_workers():
+        with contextlib.suppress(psutil.Error):
+            found.append(worker.memory_info().rss)
     return found
 
 
@@ -74,17 +70,20 @@ def check(spark: Any, folder: Path, files: int, every: int) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    resident: dict[int, dict[int, int]] = {}
-    while not query.awaitTermination(0.1):  # type: ignore[arg-type]
-        resident[committed(checkpoint)] = workers()
+    memory: list[tuple[int, int]] = []  # batches done, and the largest worker
+    try:
+        while not query.awaitTermination(0.1):  # type: ignore[arg-type]
+            memory.append((committed(checkpoint), max(resident(), default=0)))
+    finally:
+        query.stop()
     metrics = figures(query)
     assert len(metrics) == files
     peaks = [each["peak_bytes"] for each in metrics]
     assert max(each["arrived_left"] for each in metrics) == 50 * USUAL
     assert sum(each["evicted_left"] + each["evicted_right"] for each in metrics) > BURST
     warm = max(bursts) if len(bursts) == 1 else sorted(bursts)[1] + 2  # a burst has been there, and a second
-    before = max(rss for batch, each in resident.items() if batch <= warm for rss in each.values())
-    after = max(rss for batch, each in resident.items() if batch > warm for rss in each.values())
+    before = max(rss for batch, rss in memory if batch <= warm)
+    after = max(rss for batch, rss in memory if batch > warm)
     print(
         f"{files} batches, {len(bursts)} bursts: state at most {max(peaks):,} of {BUDGET.n:,} bytes, "
         f"a worker at most {before / MEGABYTE:.0f} MB in the first {warm} batches, "

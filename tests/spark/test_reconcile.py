@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 
 import penstock as ps
 from penstock.errors import PenstockError
-from penstock.spark import bounded_join
-from penstock.spark.reconcile import reconcile
+from penstock.spark import bounded_join, reconcile
 from penstock.spark.split import write_split
+from tests.spark.support import figures
 
 pytestmark = pytest.mark.spark
 
@@ -90,10 +90,12 @@ def join_of(stream_of: Callable[[Path], DataFrame], tmp_path: Path) -> Callable[
     return join
 
 
-def run_split(frame: DataFrame, folder: Path, **options: Any) -> None:
+def run_split(frame: DataFrame, folder: Path, **options: Any) -> Any:
     """The stream to its end."""
     options = {"results": folder / "hits", "archive": folder / "lost"} | options
-    write_split(frame, checkpoint=folder / "checkpoint", trigger=ONCE, **options).awaitTermination()
+    query = write_split(frame, checkpoint=folder / "checkpoint", trigger=ONCE, **options)
+    query.awaitTermination()
+    return query
 
 
 @pytest.mark.parametrize(
@@ -153,25 +155,24 @@ def test_a_batch_that_is_run_again_leaves_one_copy(
     assert sum(kept.values(), Counter()) == rows_of(all_lost.drop("batch"))
 
 
-def test_two_functions_that_look_at_little_lose_no_state(
+def test_functions_that_look_at_little_lose_neither_state_nor_figures(
     spark: Any, join_of: Any, tmp_path: Path, parts: Any
 ) -> None:
     add_files(tmp_path / "left", parts[0][0])
     add_files(tmp_path / "right", parts[0][1])
-    seen: list[tuple[int, str, list[str]]] = []
+    seen: list[tuple[int, list[str]]] = []
 
-    def look(name: str) -> Callable[[DataFrame, int], None]:
-        def first(rows: DataFrame, batch: int) -> None:
-            rows.head(1)
-            seen.append((batch, name, rows.columns))
+    def look(rows: DataFrame, batch: int) -> None:
+        rows.head(1)
+        seen.append((batch, rows.columns))
 
-        return first
-
-    run_split(join_of(), tmp_path, results=look("results"), archive=look("archive"))
-    assert [(batch, name) for batch, name, _ in seen] == [
-        (batch, name) for batch in (0, 1) for name in ("results", "archive")
-    ]
-    assert seen[1][2] == [*seen[0][2], "_event", "_stream", "_at"]
+    query = run_split(join_of(), tmp_path, results=look, archive=look)
+    assert [batch for batch, _ in seen] == [0, 0, 1, 1]
+    assert seen[1][1] == [*seen[0][1], "_event", "_stream", "_at"]
+    told = figures(query)
+    assert [len(each["buckets"]) for each in told] == [2, 2]
+    rows = sum(each["arrived_left"] + each["arrived_right"] + each["skipped"] for each in told)
+    assert rows == sum(table.num_rows for side in parts[0] for table in side)
 
 
 def test_nothing_to_write_can_be_read(spark: Any, join_of: Any, tmp_path: Path, parts: Any) -> None:

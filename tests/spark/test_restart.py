@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import psutil
 import pytest
 
 import penstock as ps
@@ -18,7 +16,7 @@ from penstock.spark.bucket import Batch, Bucket
 from penstock.spark.spec import JoinSpec
 from tests.spark.conftest import write_files
 from tests.spark.packed import packed, spec_of
-from tests.spark.support import figures, pieces, rows_of
+from tests.spark.support import figures, pieces, python_workers, rows_of
 
 MORE = 3  # files that come after the restart
 BUDGET = 200
@@ -54,17 +52,6 @@ def run(
     query.awaitTermination()
     metrics = figures(query)
     return pd.concat([parts[number] for number in sorted(parts)], ignore_index=True), metrics
-
-
-def end_workers() -> int:
-    """Kill the idle Python workers of this process's Spark, so that others must restore their state."""
-    killed = 0
-    for child in psutil.Process(os.getpid()).children():
-        for daemon in child.children() if "java" in child.name() else []:
-            for worker in daemon.children():
-                worker.kill()
-                killed += 1
-    return killed
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +114,15 @@ def check_pairs(rows: pd.DataFrame, begun: Any, frames: Any) -> int:
     return len(pairs)
 
 
-@pytest.mark.parametrize("workers", ["the same", "others"])
-def test_it_goes_on_exactly(begun: Any, restart: Any, whole: pd.DataFrame, frames: Any, workers: str) -> None:
-    if workers == "others":
-        assert end_workers() > 0
+@pytest.mark.parametrize("by", ["the same workers", "others"])
+def test_it_goes_on_exactly(begun: Any, restart: Any, whole: pd.DataFrame, frames: Any, by: str) -> None:
+    if by == "others":
+        workers = python_workers()  # idle ones; those that come next must restore the state
+        assert workers
+        for worker in workers:
+            worker.kill()
     second, metrics = restart()
-    if workers == "others":
+    if by == "others":
         assert metrics[0]["state_read"] > 0
     assert rows_of(pd.concat([begun[2], second])) == rows_of(whole)
     assert (whole["_event"] == "evicted").sum() > BUDGET

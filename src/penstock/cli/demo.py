@@ -39,7 +39,7 @@ def demo(
     writable(plot)
     out = console()
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    rows, tuples = write_streams(folder, rate=60 if quick else 250)
+    rows, tuples = write_streams(folder, rate=40 if quick else 120)
     out.print(
         f"Two streams of {rows // 2:,} rows each, with bursts of twenty times their rate; rows join within "
         f"{WITHIN} seconds.\nThe bounded join may keep {tuples:,} rows, {SHARE:.0%} of what the exact join "
@@ -80,7 +80,7 @@ def write_streams(folder: Path, rate: float) -> tuple[int, int]:
     import penstock as ps
     from penstock.workloads import bursty_pair
 
-    pair = bursty_pair(160, keys=2_000, rate=rate, factor=20, bursts=2, burst_seconds=6, seed=3)
+    pair = bursty_pair(160, keys=20_000, rate=rate, factor=20, bursts=2, burst_seconds=6, seed=3)
     total = 0
     for name, side in zip(("left", "right"), pair, strict=True):
         (folder / name).mkdir()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.spark.join import bounded_join
     from penstock.spark.monitor import PipelineMonitor
-    from penstock.spark.reconcile import reconcile
+    from penstock.spark.reconciliation import reconcile
     from penstock.spark.split import write_split
 
 __all__ = ["PipelineMonitor", "bounded_join", "reconcile", "write_split"]
@@ -25,7 +25,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 _HOMES = {
     "PipelineMonitor": "monitor",
     "bounded_join": "join",
-    "reconcile": "reconcile",
+    "reconcile": "reconciliation",
     "write_split": "split",
 }
 
@@ -34,5 +34,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value  # `reconcile` is a module too; from now on the name means the function
+    globals()[name] = value
     return value

@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import fields as fields_of
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -59,7 +60,8 @@ class Tally:
         self.history: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
         self._sums = Figures()
         self._batches = 0
-        self._rows, self._seconds = 0, 0.0
+        self._rows = 0
+        self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
         self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
         self._evicted: Counter[int] = Counter()
 
@@ -76,7 +78,9 @@ class Tally:
         self._sums.add(batch)
         self._batches += 1
         self._rows += about.get("rows", 0)
-        self._seconds += about.get("seconds", 0.0)
+        if "began" in about:
+            self._first = min(self._first, about["began"])
+            self._until = max(self._until, about["began"] + about["seconds"])
         evicted = {each["bucket"]: _evicted(each) for each in buckets}
         self.history.append(
             about
@@ -90,10 +94,11 @@ class Tally:
 
     def totals(self) -> dict[str, Any]:
         """The figures of all batches; of what is buffered the last, of the bytes the most."""
+        elapsed = self._until - self._first
         return vars(self._sums) | {
             "batches": self._batches,
             "rows": self._rows,
-            "rows_per_second": self._rows / self._seconds if self._seconds else None,
+            "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
             "recall": recall(self._sums.results, self._sums.missed),
             **_hottest(self._evicted),
             "evicted_per_bucket": dict(sorted(self._evicted.items())),
@@ -241,11 +246,13 @@ class PipelineMonitor:
                 batch=progress["batchId"],
                 rows=progress["numInputRows"] or 0,
                 rows_per_second=_known(progress["inputRowsPerSecond"]),
+                began=datetime.fromisoformat(progress["timestamp"]).timestamp(),
                 seconds=(progress["batchDuration"] or 0) / 1_000,
             )
             self._news.notify_all()
 
     def _started(self, run: str) -> None:
+        """A query begins."""
         with self._news:
             self._begun.add(run)
 
@@ -253,7 +260,8 @@ class PipelineMonitor:
         """A query is over, well or not; the monitor goes on, for it may be started again."""
         with self._news:
             self._ended.add(run)
-            if run in self._ours or not self._ours:  # before its first batch, whose a query is is not known
+            # One that fails before its first batch does not tell whether it has a join of this name.
+            if run in self._ours or (error and not self._ours):
                 self.state = f"failed: {error.splitlines()[0]}" if error else "stopped"
             self._news.notify_all()
 
@@ -271,6 +279,7 @@ class PipelineMonitor:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
+        """Hear what Spark tells."""
         listener = _Listener(self)
         self._spark.streams.addListener(listener)
         try:
@@ -281,6 +290,7 @@ class PipelineMonitor:
 
     @contextlib.contextmanager
     def _shown(self) -> Iterator[None]:
+        """Show the table, if there is where to."""
         from rich.console import Console
         from rich.live import Live
 
@@ -293,6 +303,7 @@ class PipelineMonitor:
 
     @contextlib.contextmanager
     def _served(self) -> Iterator[None]:
+        """Answer Prometheus."""
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError as error:
@@ -354,12 +365,14 @@ class _Exporter:
         totals, history = self._monitor.totals, self._monitor.history
 
         def told(kind: Any, name: str, text: str, values: Any, label: str | None = None) -> Metric:
+            """One figure: a number, or one per value of a label."""
             family = kind(f"penstock_{name}", text, labels=["join", *([label] if label else [])])
             for each, value in values.items() if label else [(None, values)]:
                 family.add_metric([self._monitor.name, *([str(each)] if label else [])], value)
             return family
 
         def per_stream(name: str) -> dict[str, Any]:
+            """A figure of both streams."""
             return {side: totals[f"{name}_{side}"] for side in SIDES}
 
         count, gauge = CounterMetricFamily, GaugeMetricFamily
@@ -398,7 +411,7 @@ class _View:
         )
         if not self.batches:
             return
-        room = max(1, (options.max_width - 36) // 13)
+        room = max(1, (options.max_width - 36) // 12)
         shown = self.batches[-room:]
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("", style="cyan", no_wrap=True)
@@ -418,12 +431,12 @@ def _known(number: float | None) -> float | None:
 
 
 def _count(number: float | None) -> str:
-    """A number in at most six characters or so: 98,765, 1.2M."""
+    """A number in few characters: 98,765 or 1.2 M."""
     if number is None:
         return "–"
     for size, unit in ((1e9, "G"), (1e6, "M")):
         if number >= size:
-            return f"{number / size:.1f}{unit}"
+            return f"{number / size:.1f} {unit}"
     return f"{number:,.0f}"
 
 
@@ -460,7 +473,8 @@ _LINES: dict[str, Callable[[dict[str, Any]], str]] = {
     "input rows/s": lambda f: _count(f["rows_per_second"]),
     "results": lambda f: _count(f["results"]),
     "estimated recall": _recall,
-    "evicted left / right": lambda f: f"{_count(f['evicted_left'])} / {_count(f['evicted_right'])}",
+    "evicted, left": lambda f: _count(f["evicted_left"]),
+    "evicted, right": lambda f: _count(f["evicted_right"]),
     "memory left / right": _memory,
     "peak memory": lambda f: _bytes(f["peak_bytes"]),
     "late rows": lambda f: _count(f["late"]),

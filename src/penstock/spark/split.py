@@ -115,14 +115,16 @@ def _splitter(
     """A function for `foreachBatch`."""
 
     def split(batch: DataFrame, number: int) -> None:
+        """Both parts of a batch to their sinks, from one run of the join."""
         batch.persist()
         try:
+            if callable(results):
+                # A function may look at a few rows only. Buckets that no job has asked for would lose their
+                # state, and those that several jobs ask for their figures.
+                batch.write.format("noop").mode("overwrite").save()
             is_result = F.col(EVENT) == RESULT
             _write(batch.filter(is_result).drop(EVENT, STREAM, AT), number, results)
             _write(batch.filter(~is_result), number, archive)
-            if callable(results) and callable(archive):
-                # A function may look at some partitions only, and the state of the others would be lost.
-                batch.write.format("noop").mode("overwrite").save()
         finally:
             batch.unpersist()
 
@@ -138,6 +140,7 @@ def _write(rows: DataFrame, number: int, sink: str | Callable[[DataFrame, int], 
 
 
 def _check_stream(stream: Any) -> None:
+    """Refuse what is not the output of a streaming join with all its rows."""
     if not hasattr(stream, "isStreaming") or not hasattr(stream, "mapInArrow"):
         raise PenstockError(f"write_split takes a streaming DataFrame, not a {type(stream).__name__}.")
     missing = [name for name in (EVENT, STREAM, AT) if name not in stream.columns]

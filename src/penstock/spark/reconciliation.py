@@ -59,7 +59,7 @@ def reconcile(
     Examples
     --------
     >>> from penstock.spark import bounded_join
-    >>> from penstock.spark.reconcile import reconcile
+    >>> from penstock.spark import reconcile
     >>> shown = spark.createDataFrame([("a", 0), ("b", 1), ("c", 2)], "ad string, ts long")
     >>> clicked = spark.createDataFrame([("c", 3), ("b", 4), ("a", 5)], "ad string, ts long")
     >>> join = {"on": "ad", "time": "ts", "within": 10}
@@ -114,6 +114,7 @@ def reconcile(
 
 
 def _check_batch(frame: Any, option: str) -> None:
+    """Refuse what is not a batch DataFrame."""
     if not hasattr(frame, "isStreaming") or not hasattr(frame, "exceptAll"):
         raise PenstockError(f"reconcile takes Spark DataFrames; {option} is a {type(frame).__name__}.")
     if frame.isStreaming:
