@@ -32,7 +32,7 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
         )
         frames[side].to_csv(tmp_path / f"{side}.csv", index=False)
     common = ["left.csv", "right.csv", "--on", "k", "--time", "ts", "--within", "100"]
-    joined = run("join", *common, "--budget", "40 tuples", "--out", "hits", "--archive", "lost", cwd=tmp_path)
+    joined = run("join", *common, "--budget", "12 tuples", "--out", "hits", "--archive", "lost", cwd=tmp_path)
     assert joined.returncode == 0, joined.stdout + joined.stderr
     missed = run(
         "reconcile", *common, "--results", "hits", "--archive", "lost", "--out", "rest", cwd=tmp_path
