@@ -27,6 +27,14 @@ def rows_of(frame: pd.DataFrame) -> Counter[Any]:
     return Counter(zip(*(frame[name].astype(str) for name in frame.columns), strict=True))
 
 
+def same_rows(got: Any, wanted: Any) -> bool:
+    """Whether two Spark DataFrames have the same rows, as multisets; says how many differ."""
+    missing, doubled = wanted.exceptAll(got).count(), got.exceptAll(wanted).count()
+    if missing or doubled:
+        print(f"{missing} rows are missing, {doubled} are too many")
+    return missing == doubled == 0
+
+
 def pieces(
     seed: int, files: int, rows: int, value: str, keys: int = 50, seconds: int = 60
 ) -> list[pd.DataFrame]:

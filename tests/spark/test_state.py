@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,8 +145,17 @@ def test_seals_say_what_is_wrong() -> None:
         assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("place", "message"), [("head", "This is no state of Penstock"), ("snapshot", "part (0,) is missing")]
+)
 def test_a_restart_on_foreign_state_is_refused(
-    spark: Any, stream_of: Any, collected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any,
+    stream_of: Any,
+    collected: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    message: str,
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
@@ -153,33 +163,30 @@ def test_a_restart_on_foreign_state_is_refused(
     from penstock.spark.processor import JoinProcessor
 
     class Scribbler(JoinProcessor):
-        """Runs the join, and then leaves a note of its own in the place of the state."""
+        """Runs the join, and then leaves something else in a place of its state."""
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
             yield from super().handleInputRows(key, rows, timerValues)
             self.ledger.remembered.clear()
-            self.ledger.head.update((b"PAR1 this is something else",))
+            if place == "head":
+                self.ledger.head.update((b"PAR1 this is something else",))
+            else:
+                self.ledger.snapshot.clear()
 
     left, right = (
         write_files(tmp_path / name, pieces(seed, 1, 50, name)) for seed, name in enumerate(("l", "r"))
     )
 
     def query() -> Any:
-        options: dict[str, Any] = {
-            "on": "k",
-            "time": "ts",
-            "within": 60,
-            "budget": ps.Tuples(100),
-            "buckets": 2,
-        }
-        return bounded_join(stream_of(left), stream_of(right), **options)
+        options: dict[str, Any] = {"time": "ts", "within": 60, "budget": ps.Tuples(100), "buckets": 2}
+        return bounded_join(stream_of(left), stream_of(right), on="k", **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(join, "JoinProcessor", Scribbler)
         collected(query())
     for name, folder in zip("lr", (left, right), strict=True):
         write_files(folder, pieces(9, 2, 50, name))
-    with pytest.raises(StreamingQueryException, match="This is no state of Penstock"):
+    with pytest.raises(StreamingQueryException, match=re.escape(message)):
         collected(query())
 
 
