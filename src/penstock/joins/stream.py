@@ -27,8 +27,10 @@ class StreamState(JoinState):
 
     >>> import penstock as ps
     >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").start(lateness=0)
-    >>> state.process([0, 1, 1], [7, 7, 7], [100, 500, 95], [0, 1, 2], collect=True).pairs.tolist()
-    [[0, 2]]
+    >>> state.process([0, 1, 1], [7, 7, 7], [100, 108, 95], [0, 1, 2], collect=True).pairs.tolist()
+    [[0, 1], [0, 2]]
+    >>> state.late
+    1
     >>> state.estimated_recall
     1.0
     """
