@@ -95,8 +95,10 @@ class Program:
         return self.process.wait(seconds)
 
     def said(self) -> str:
-        """The end of what it wrote."""
-        return self.log.read_text(errors="replace")[-6_000:]
+        """The end of what it wrote, and before it the errors, which a plan may push far up."""
+        text = self.log.read_text(errors="replace")
+        errors = [line[:500] for line in text.splitlines() if "Error" in line or "Exception" in line]
+        return "\n".join([*errors[-40:], "...", text[-6_000:]])
 
     def tree(self) -> list[psutil.Process]:
         """Itself and its descendants."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,31 @@ from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.config import Config, beginning, table_bytes
 from penstock.joins.state import JoinState, Output
-from penstock.kernels.drive import Batch, Out
-from penstock.kernels.layout import ARRIVAL, ENTRY, HIGH_TUPLE, KEY, RESULTS, ROW, SIZE, STREAM, TIME
+from penstock.kernels.drive import LOG_EVICTED, Batch, Out
+from penstock.kernels.layout import (
+    ARRIVAL,
+    ARRIVALS,
+    DROPPED,
+    ENTRY,
+    EVICTED,
+    EXPIRED,
+    HIGH_TUPLE,
+    KEY,
+    OVERSIZE,
+    REFUSED,
+    RESULTS,
+    ROW,
+    SAME_TICK,
+    SHED,
+    STEPS,
+    STREAM,
+    TIME,
+)
 from penstock.kernels.sketch import Tally
 from penstock.kernels.stream import LATE, advance_to
 
+SO_FAR = [ARRIVALS, STEPS, RESULTS, SAME_TICK, DROPPED]  # go on when a state takes over from another
+GONE = [EVICTED, EXPIRED, REFUSED, OVERSIZE]  # add up
 FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
 
 
@@ -83,21 +104,38 @@ class StreamState(JoinState):
         """Give a stream's buffered tuples other rows, in the order of `rows()`."""
         self.store.t64[self._live(stream), ROW] = rows
 
-    def tuples(self) -> tuple[np.ndarray, ...]:
-        """The buffered tuples in order of arrival: their streams, keys, times, rows and sizes."""
-        slots = np.concatenate([self._live(0), self._live(1)])
-        slots = slots[np.argsort(self.store.t64[slots, ARRIVAL])]
-        few, many = self.store.t32[slots], self.store.t64[slots]
-        key = self.store.k64[few[:, ENTRY], KEY]
-        time = self.store.time[slots, TIME]
-        return few[:, STREAM].astype(np.int8), key, time, many[:, ROW], few[:, SIZE].astype(np.int64)
+    def take_over(
+        self, other: StreamState, sizes: Sequence[np.ndarray] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Go on from another state, of which this one has another budget or policy.
 
-    def take_over(self, other: StreamState) -> None:
-        """Go on from where another state's streams have come, and from its sketch if it has the same size."""
+        The buffered tuples enter in the order in which they came, without drops, so that a smaller budget
+        evicts and scores begin anew; progress and totals go on, and the sketch if it has the same size.
+        `sizes` has the bytes of each row per stream where this state counts bytes. Gives the log of the
+        evictions, numbered from 0, and the times of the tuples.
+        """
+        slots = np.concatenate([other._live(0), other._live(1)])
+        slots = slots[np.argsort(other.store.t64[slots, ARRIVAL])]
+        few, row = other.store.t32[slots], other.store.t64[slots, ROW]
+        stream, key, time = few[:, STREAM], other.store.k64[few[:, ENTRY], KEY], other.store.time[slots, TIME]
+        size = None
+        if sizes is not None:
+            size = np.empty(len(slots), np.int64)
+            for side, mine in enumerate(sizes):
+                size[stream == side] = mine[row[stream == side]]
         self.store.clock[:] = other.store.clock
         self.flow.progress[:] = other.flow.progress
         if self.sketch.counters.shape == other.sketch.counters.shape:
             self.sketch = other.sketch
+        chances, shed = self.store.chance.copy(), self.store.meta[SHED]
+        self.store.chance[:], self.store.meta[SHED] = 0.0, 0
+        missed = float(other.sketch.missed[0])
+        log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
+        self.store.chance[:], self.store.meta[SHED] = chances, shed
+        self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
+        self.store.meta[GONE] += other.store.meta[GONE]
+        self.flow.meta[LATE], self.sketch.missed[0] = other.flow.meta[LATE], missed
+        return log[log[:, 0] == LOG_EVICTED], time
 
     def _live(self, stream: int) -> np.ndarray:
         high = int(self.store.meta[HIGH_TUPLE]) + 1

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
-from penstock.joins.state import Output
 from penstock.joins.stream import StreamState
 from penstock.kernels.drive import LOG_DROPPED, LOG_EVICTED
 from penstock.kernels.layout import STEPS
@@ -86,14 +85,20 @@ class Batch:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Batch:
-        """The counterpart."""
-        (length,) = struct.unpack_from("<Q", data)
-        head = json.loads(data[8 : 8 + length])
-        at, blobs = 8 + length, []
-        for side, size in head["blobs"]:
-            blobs.append((side, data[at : at + size]))
-            at += size
-        return cls(blobs, head["watermark"], head["skipped"])
+        """The counterpart; refuses what is not a batch."""
+        try:
+            (length,) = struct.unpack_from("<Q", data)
+            head = json.loads(data[8 : 8 + length])
+            at, blobs = 8 + length, []
+            for side, size in head["blobs"]:
+                blobs.append((side, data[at : at + size]))
+                at += size
+            batch = cls(blobs, head["watermark"], head["skipped"])
+        except Exception as error:
+            raise SnapshotError(f"A batch in the log of a bucket cannot be read: {error}") from error
+        if at != len(data):
+            raise SnapshotError(f"A batch in the log of a bucket has {len(data)} bytes instead of {at}.")
+        return batch
 
 
 class Bucket:
@@ -106,7 +111,9 @@ class Bucket:
         self.watermark = -1  # of the batch before: what is older is late by Spark's rules
         self.figures = Figures()
         self.whole = Figures()  # of all batches
-        self._unreported: list[pa.Table] = []  # rows that left when the budget shrank
+        # Rows that left when the bucket adapted, and how many per side, to be told with the next batch.
+        self._unreported: list[pa.Table] = []
+        self._uncounted = [0, 0]
 
     def process(self, batch: Batch, quiet: bool = False) -> tuple[Iterator[pa.Table], list[pa.Table]]:
         """Run a batch; the results in tables, and the rows that left or were late (with `emit="all"`).
@@ -121,7 +128,10 @@ class Bucket:
         key, time, row, size = (np.concatenate([part[i] for part in parts]) for i in range(4))
         order = np.argsort(time, kind="stable")  # left rows stand before right ones
         first = int(self.state.store.meta[STEPS])
-        out = self._run(stream[order], key[order], time[order], row[order], size[order], collect=not quiet)
+        sized = size[order] if self.state.config.payload is not None else None
+        out = self.state.process(
+            stream[order], key[order], time[order], row[order], sized, collect=not quiet, log=True
+        )
         self._count(before, out.log)
         figures.arrived_left, figures.arrived_right = (len(part[0]) for part in parts)
         if quiet:
@@ -134,18 +144,6 @@ class Bucket:
         self._tidy()
         return results, archive
 
-    def _run(
-        self,
-        stream: np.ndarray,
-        key: np.ndarray,
-        time: np.ndarray,
-        row: np.ndarray,
-        size: np.ndarray,
-        collect: bool,
-    ) -> Output:
-        sized = self.state.config.payload is not None
-        return self.state.process(stream, key, time, row, size if sized else None, collect=collect, log=True)
-
     def adapt(self) -> bool:
         """Go on under the spec's budget and policy, where those of the state are others.
 
@@ -155,12 +153,13 @@ class Bucket:
         old, fresh = self.state, self.spec.start()
         if old.config == fresh.config:
             return False
-        stream, key, time, row, size = old.tuples()
-        fresh.take_over(old)
+        sizes = None
+        if fresh.config.payload is not None:
+            sizes = [row_bytes(arena.table) if arena.rows else np.empty(0, np.int64) for arena in self.arenas]
+        log, times = fresh.take_over(old, sizes)
         self.state = fresh
-        first = int(fresh.store.meta[STEPS])
-        log = self._run(stream, key, time, row, size, collect=False).log
-        self._unreported += self._archive(log[log[:, 0] == LOG_EVICTED], first, time)
+        self._unreported += self._archive(log, 0, times)
+        self._uncounted = [sum(pair) for pair in zip(_evicted(log), self._uncounted, strict=True)]
         self._tidy()
         return True
 
@@ -243,20 +242,25 @@ class Bucket:
         for name in ("results", "expired", "dropped", "late"):
             setattr(figures, name, after[name] - before[name])
         figures.missed = self._missed() - before["missed"]
-        evicted = log[log[:, 0] == LOG_EVICTED, 1]
-        figures.evicted_left = int((evicted == LEFT).sum())
-        figures.evicted_right = int((evicted == RIGHT).sum())
+        uncounted, self._uncounted = self._uncounted, [0, 0]
+        figures.evicted_left, figures.evicted_right = map(sum, zip(_evicted(log), uncounted, strict=True))
 
     def _tidy(self) -> None:
-        """Forget the rows of tuples that have left, once they are more than a fifth."""
+        """Forget the rows of tuples that have left, once they are more than a fifth or the budget is full."""
         for side, arena in enumerate(self.arenas):
             rows = self.state.rows(side)
             setattr(self.figures, f"buffered_{SIDES[side]}", len(rows))
             if arena.rows > SLACK * len(rows):
                 self.state.rename_rows(side, arena.keep(rows))
-        kept = sum(arena.nbytes for arena in self.arenas)
-        self.figures.peak_bytes = self.state.table_bytes + self.state.peak_beyond + kept
+        if self._bytes() > self.spec.most_bytes:
+            for side, arena in enumerate(self.arenas):
+                self.state.rename_rows(side, arena.keep(self.state.rows(side)))
+        self.figures.peak_bytes = self._bytes()
         self.whole.add(self.figures)
+
+    def _bytes(self) -> int:
+        kept = sum(arena.nbytes for arena in self.arenas)
+        return self.state.table_bytes + self.state.peak_beyond + kept
 
     def to_bytes(self) -> bytes:
         """All of it, for a snapshot."""
@@ -289,6 +293,12 @@ class Bucket:
         parts = both[: sizes[1]], both[sizes[1] :]
         bucket.arenas = tuple(Arena(from_blob(part) if part else None) for part in parts)  # type: ignore[assignment]
         return bucket
+
+
+def _evicted(log: np.ndarray) -> tuple[int, int]:
+    """How many tuples of each side a log says were evicted."""
+    sides = log[log[:, 0] == LOG_EVICTED, 1]
+    return int((sides == LEFT).sum()), int((sides == RIGHT).sum())
 
 
 def _later(left: pa.ChunkedArray, right: pa.ChunkedArray, watermark: int) -> pa.ChunkedArray:

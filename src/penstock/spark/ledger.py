@@ -68,18 +68,24 @@ class Ledger:
         self.snapshot = handle.getMapState("snapshot", "part int", "data binary")
         self.log = handle.getMapState("log", "token string, part int", "data binary")
 
+    def register(self, spec: JoinSpec) -> None:
+        """Note which join the query runs, or refuse one that is not as noted.
+
+        Every bucket has a note of its own, but with another number of buckets the rows of a batch may all
+        go to buckets that were not there before.
+        """
+        stored = self.head.get()
+        if stored is None:
+            self.head.update((_sealed(Head(identity="", fixed=spec.fixed())),))
+        else:
+            refuse_changes(_head_of(stored[0]).fixed, spec.fixed())
+
     def open(self, spec: JoinSpec) -> Opened:
         """The bucket as the last batch left it, or a new one."""
         stored = self.head.get()
         if stored is None:
             return Opened(Head(uuid.uuid4().hex, spec.fixed()), Bucket(spec), changed=True)
-        try:
-            head = Head(**json.loads(unseal(stored[0])))
-            head.log = [(token, parts) for token, parts in head.log]
-        except SnapshotError:
-            raise
-        except Exception as error:
-            raise SnapshotError(f"The state of a bucket cannot be read: {error}") from error
+        head = _head_of(stored[0])
         refuse_changes(head.fixed, spec.fixed())
         read = 0
         token, bucket = self.remembered.pop(head.identity, ("", None))
@@ -117,7 +123,7 @@ class Ledger:
             head.snapshot_parts, head.snapshot_bytes, head.snapshot_token = len(parts), len(data), token
             head.log, head.log_bytes = [], 0
             written = len(data)
-        said = seal(json.dumps(vars(head)).encode())
+        said = _sealed(head)
         self.head.update((said,))
         self.remembered[head.identity] = (token, bucket)
         return written + len(said)
@@ -129,6 +135,21 @@ class Ledger:
             if value is None:
                 raise SnapshotError(f"The state of a bucket is damaged: part {key} is missing.")
             yield value[0]
+
+
+def _sealed(head: Head) -> bytes:
+    return seal(json.dumps(vars(head)).encode())
+
+
+def _head_of(data: bytes) -> Head:
+    try:
+        head = Head(**json.loads(unseal(data)))
+        head.log = [(token, parts) for token, parts in head.log]
+    except SnapshotError:
+        raise
+    except Exception as error:
+        raise SnapshotError(f"The state of a bucket cannot be read: {error}") from error
+    return head
 
 
 def refuse_changes(stored: dict[str, str], given: dict[str, str]) -> None:

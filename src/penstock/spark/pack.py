@@ -18,6 +18,8 @@ LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB = "label", "side", "task", "piece", "ski
 KEY, CHECK, BUCKET, TIME = "_penstock_key", "_penstock_check", "_penstock_bucket", "_penstock_time"
 PACKED = f"{LABEL} int, {SIDE} tinyint, {TASK} int, {PIECE} int, {SKIPPED} bigint, {BLOB} binary"
 
+REGISTER = -1  # the label under which a query is told by every batch what it is, whichever buckets get rows
+
 MOST_ROWS = 1 << 17  # per piece
 MOST_BYTES = 1 << 26
 
@@ -69,22 +71,29 @@ def _pieces(table: pa.Table, packing: Packing, task: int, piece: int) -> Iterato
     order = np.argsort(bucket, kind="stable")
     cuts = np.searchsorted(bucket[order], np.arange(buckets + 1))
     table = table.take(pa.array(order)) if buckets > 1 else table
+    if piece == 0:
+        yield _packed(REGISTER, packing.side, task, piece, 0, b"")
     for number in range(buckets):
         first, last = cuts[number], cuts[number + 1]
-        if last > first or (skipped and number == 0):
+        told = skipped if number == 0 else 0
+        if last > first or told:
             blob = to_blob(table.slice(first, last - first))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([packing.labels[number]], pa.int32()),
-                    pa.array([packing.side], pa.int8()),
-                    pa.array([task], pa.int32()),
-                    pa.array([piece], pa.int32()),
-                    pa.array([skipped if number == 0 else 0], pa.int64()),
-                    pa.array([blob], pa.binary()),
-                ],
-                names=[LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB],
-            )
-            skipped = 0 if number == 0 else skipped
+            yield _packed(packing.labels[number], packing.side, task, piece, told, blob)
+
+
+def _packed(label: int, side: int, task: int, piece: int, skipped: int, blob: bytes) -> pa.RecordBatch:
+    """One packed row."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([label], pa.int32()),
+            pa.array([side], pa.int8()),
+            pa.array([task], pa.int32()),
+            pa.array([piece], pa.int32()),
+            pa.array([skipped], pa.int64()),
+            pa.array([blob], pa.binary()),
+        ],
+        names=[LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB],
+    )
 
 
 def with_time(table: pa.Table, time: str, dtype: str) -> pa.Table:

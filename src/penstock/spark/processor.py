@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from penstock.spark.bucket import Batch, Figures
 from penstock.spark.frames import to_frame, to_table
 from penstock.spark.ledger import Ledger
-from penstock.spark.pack import BLOB, PIECE, SIDE, SKIPPED, TASK
+from penstock.spark.pack import BLOB, PIECE, REGISTER, SIDE, SKIPPED, TASK
 from penstock.spark.spec import JoinSpec
 
 RESULT = (
@@ -39,7 +39,10 @@ class JoinProcessor(StatefulProcessor):
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Any, timerValues: Any
     ) -> Iterator[Any]:
-        """The packed rows of one bucket for one batch."""
+        """The packed rows of one bucket for one batch, or word of the query as a whole."""
+        if int(key[0]) == REGISTER:
+            self.ledger.register(self.spec)
+            return
         batch = _gather(rows, timerValues.getCurrentWatermarkInMs())
         opened = self.ledger.open(self.spec)
         results, archive = opened.bucket.process(batch)

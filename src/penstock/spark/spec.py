@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from penstock.budget import Bytes
 from penstock.joins.stream import StreamState
 from penstock.joins.window import WindowJoin
 
 LEFT, RIGHT = 0, 1
 SIDES = ("left", "right")
+LEFT_OVER = 16  # one part in so many of a byte budget is for rows that have left
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,17 @@ class JoinSpec:
         """The names of the key columns in the output."""
         return self.left.key_sources
 
+    @property
+    def most_bytes(self) -> float:
+        """What a bucket may take, rows that have left and wait to be forgotten included."""
+        return self.join.budget.n if isinstance(self.join.budget, Bytes) else math.inf
+
     def start(self) -> StreamState:
-        """A fresh state for one bucket."""
-        state = self.join.start(
+        """A fresh state for one bucket; of a budget in bytes it leaves some for rows that have left."""
+        join = self.join
+        if isinstance(join.budget, Bytes):
+            join = dataclasses.replace(join, budget=Bytes(join.budget.n - join.budget.n // LEFT_OVER))
+        state = join.start(
             unit=self.unit,
             dtype=np.dtype(self.dtype),
             rates=self.rates,
