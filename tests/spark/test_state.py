@@ -15,7 +15,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import SnapshotError
-from penstock.spark import bounded_join
+from penstock.spark import bounded_join, ledger
 from penstock.spark.bucket import Batch, Bucket
 from penstock.spark.ledger import MAGIC, VERSION, seal, unseal
 from tests.spark.conftest import write_files
@@ -128,6 +128,58 @@ def test_cut_contents_are_refused(kind: str, bucket: bytes) -> None:
     read, data = READERS[kind], stored(kind, bucket)
     for end in range(0, len(data), 7):
         refused(read, data[:end], f"cut at {end}")
+
+
+class Values:
+    """State variables as Spark hands them out, in memory."""
+
+    def __init__(self) -> None:
+        self.one: Any = None
+        self.many: dict[Any, Any] = {}
+
+    def get(self) -> Any:
+        return self.one
+
+    def update(self, value: Any) -> None:
+        self.one = value
+
+    def getValue(self, key: Any) -> Any:  # noqa: N802
+        return self.many.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802
+        self.many[key] = value
+
+    def clear(self) -> None:
+        self.many.clear()
+
+
+class Handle:
+    """Gives out such variables."""
+
+    def getValueState(self, name: str, schema: str) -> Values:  # noqa: N802
+        return Values()
+
+    def getMapState(self, name: str, key: str, value: str) -> Values:  # noqa: N802
+        return Values()
+
+
+def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers live on from query to query; the state of one that has ended must not."""
+    now = [0.0]
+    monkeypatch.setattr(ledger.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ledger.Ledger, "remembered", {})
+    ended, going = ledger.Ledger(Handle()), ledger.Ledger(Handle())
+    for number, (each, after) in enumerate([(ended, 0), (going, 1), (going, 30), (going, 30), (going, 30)]):
+        now[0] += after
+        opened = each.open(SPEC)
+        for _ in opened.bucket.process(packed(number))[0]:
+            pass
+        each.commit(opened, packed(number))
+    assert len(going.remembered) == 1
+    assert going.open(SPEC).read == 0
+    opened = ended.open(SPEC)  # it is there all the same, from the store
+    assert opened.read > 0
+    assert opened.bucket.state.totals()["arrivals"] > 0
 
 
 def test_seals_say_what_is_wrong() -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark.bucket import Batch, Bucket
@@ -24,6 +25,7 @@ from penstock.spark.spec import JoinSpec
 PART = 4 << 20  # bytes per value
 FULL = 0.5  # of the snapshot: a log of this size is replaced
 LEAST = 1 << 20  # bytes: a shorter log stays a log
+IDLE = 60.0  # seconds: a bucket without a batch for so long is read again when one comes
 MAGIC = b"PENSTATE"
 VERSION = 1
 _HEADER = struct.Struct("<8sHIQ")  # magic, version, checksum, length
@@ -58,10 +60,18 @@ class Opened:
     replayed: int = 0  # batches
 
 
+class Remembered(NamedTuple):
+    """A bucket as this worker last had it."""
+
+    token: str  # of the last batch it saw
+    bucket: Bucket
+    at: float  # when, in seconds
+
+
 class Ledger:
     """The three state variables of a bucket, and the buckets this worker remembers."""
 
-    remembered: ClassVar[dict[str, tuple[str, Bucket]]] = {}  # identity -> last token, bucket
+    remembered: ClassVar[dict[str, Remembered]] = {}  # by the identity of the bucket
 
     def __init__(self, handle: Any) -> None:
         self.head = handle.getValueState("head", "data binary")
@@ -88,7 +98,8 @@ class Ledger:
         head = _head_of(stored[0])
         refuse_changes(head.fixed, spec.fixed())
         read = 0
-        token, bucket = self.remembered.pop(head.identity, ("", None))
+        self.forget_idle()
+        token, bucket, _ = self.remembered.pop(head.identity, ("", None, 0.0))
         tokens = [head.snapshot_token, *(token for token, _ in head.log)]
         if bucket is None or bucket.spec != spec or token not in tokens:
             data = b"".join(self._parts(self.snapshot, [(i,) for i in range(head.snapshot_parts)]))
@@ -125,8 +136,16 @@ class Ledger:
             written = len(data)
         said = _sealed(head)
         self.head.update((said,))
-        self.remembered[head.identity] = (token, bucket)
+        self.remembered[head.identity] = Remembered(token, bucket, time.monotonic())
         return written + len(said)
+
+    @classmethod
+    def forget_idle(cls) -> None:
+        """Forget buckets that had no batch for a while: a worker serves one query after the other."""
+        now = time.monotonic()
+        for identity, (_, _, at) in list(cls.remembered.items()):
+            if now - at > IDLE:
+                del cls.remembered[identity]
 
     @staticmethod
     def _parts(state: Any, keys: list[tuple[Any, ...]]) -> Iterator[bytes]:
