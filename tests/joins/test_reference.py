@@ -1,20 +1,12 @@
-"""Counts of an independent simulation on a day of stock trades; the data is no part of the repository.
-
-It is looked for in the directory that `PENSTOCK_DATA` names, or beside the repository in `shared/data`.
-"""
+"""Counts of an independent simulation on a day of stock trades."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import penstock as ps
-
-DATA = Path(os.environ.get("PENSTOCK_DATA") or Path(__file__).parents[3] / "shared" / "data")
-TRADES = DATA / "stock_trades.parquet"
+from tests.data import real
 
 EXACT = 6_288_222
 RESULTS = {
@@ -28,15 +20,11 @@ RESULTS = {
     "clock-exp": 1_969_950,
 }
 
-pytestmark = pytest.mark.skipif(
-    not TRADES.exists(), reason=f"no {TRADES.name} in the directory of PENSTOCK_DATA or beside the repository"
-)
-
 
 @pytest.fixture(scope="module")
 def trades() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Buys and sells."""
-    found = pd.read_parquet(TRADES, columns=["ms", "symbol", "price", "side"])
+    found = pd.read_parquet(real("stock_trades.parquet"), columns=["ms", "symbol", "price", "side"])
     return found[found["side"] == "B"], found[found["side"] == "S"]
 
 

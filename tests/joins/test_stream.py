@@ -123,26 +123,3 @@ def test_what_cannot_be_done_is_said_before_work() -> None:
     state = started("fifo", 10, 4, "equal", 0)
     with pytest.raises(PenstockError, match="finite"):
         state.process([0], [1], [2**62], [0])
-
-
-@pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
-@pytest.mark.parametrize("policy", ["fifo", "gdj", "prob", "clock-exp"])
-def test_the_estimated_recall_is_near_the_truth(policy: str, share: float) -> None:
-    rng = np.random.default_rng(7)
-    n, keys, within = 60_000, 3_000, 5_000
-    weights = np.arange(1, keys + 1) ** -0.75
-    key = rng.choice(keys, n, p=weights / weights.sum())
-    stream = rng.integers(0, 2, n)
-    time = np.arange(n)
-    join = ps.WindowJoin(
-        within=within, budget=ps.Tuples(int(share * within)), policy=policy, allocation="unified"
-    )
-    state = join.start(lateness=0)
-    assert isinstance(state, StreamState)
-    state.process(stream, key, time, time)
-    left, right = ({"key": key[stream == side], "ts": time[stream == side]} for side in (0, 1))
-    exact = ps.WindowJoin(within=within, budget=ps.Tuples(4), policy="fifo").run(
-        left, right, on="key", time="ts"
-    )
-    truth = state.totals()["results"] / exact.stats.exact
-    assert state.estimated_recall == pytest.approx(truth, abs=0.03)

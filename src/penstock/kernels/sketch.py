@@ -1,8 +1,8 @@
 """A sketch of what is gone: how many results an arrival would have found among the tuples that were lost.
 
 Lost tuples are counted by key in a count sketch: a key has one counter and a sign, so that the keys that
-share a counter cancel out on average and the sum over many arrivals is unbiased. Time is cut into panes, an
-eighth of the window each, so that what has left the window leaves the count. The panes of a counter share a
+share a counter cancel out on average and the sum over many arrivals is unbiased. Time is cut into panes, a
+quarter of the window each, so that what has left the window leaves the count. The panes of a counter share a
 cache line.
 
 Cost: O(1) per lost tuple, O(panes) per arrival.
@@ -17,8 +17,8 @@ import numpy as np
 from penstock.kernels.hooks import lost
 from penstock.kernels.jit import jit
 
-PANES = 16
-PER_WINDOW = 8
+PANES = 8
+PER_WINDOW = 4
 EMPTY = -(2**62)
 BYTES_PER_COUNTER = 2 * PANES * 4
 

@@ -36,6 +36,7 @@ from penstock.window import Within, window_of
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
 SKETCH_LEAST = 64 * 1024
+TUPLE_BYTES = 350  # about what a tuple takes besides its row
 
 
 def bounded_join(
@@ -134,7 +135,9 @@ def bounded_join(
     fields = output_fields(left, right, sides)
     if marked:
         fields.append(T.StructField(EVENT_TIME, left.schema[times[0]].dataType))
-    sketch = max(int(SKETCH_SHARE * budget.n), SKETCH_LEAST) if isinstance(budget, Bytes) else SKETCH_LEAST
+    row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
+    memory = budget.n if isinstance(budget, Bytes) else budget.n * (row_bytes + TUPLE_BYTES)
+    sketch = max(int(SKETCH_SHARE * memory), SKETCH_LEAST)
     spec = JoinSpec(
         join=WindowJoin(
             within=window,
@@ -152,7 +155,7 @@ def bounded_join(
         dtype=dtype,
         hashed=keys.hashed,
         lateness=tuple(math.inf if side.watermark else lateness for side in sides),
-        row_bytes=row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes),
+        row_bytes=row_bytes,
         sketch_bytes=sketch // count,
         rates=rates,
         emit=emit,
