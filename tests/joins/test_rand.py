@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats as statistics
 
 import penstock as ps
-from penstock.kernels.random import DROPS, POLICY, below, new_generators, uniform
+from penstock.kernels.random import DROPS, POLICY, new_generators, uniform
 from tests.joins.agreement import Case, cases, events, pairs
 from tests.oracles.exact import exact_pairs
 
@@ -112,7 +112,6 @@ def test_numbers_of_the_generators(seed: int) -> None:
     numbers = [uniform(random, DROPS) for _ in range(50)]
     assert all(0 <= number < 1 for number in numbers)
     assert len(set(numbers)) == 50
-    assert all(0 <= below(random, POLICY, 7) < 7 for _ in range(50))
 
 
 def test_numbers_are_uniform_and_streams_of_them_unrelated() -> None:
