@@ -18,17 +18,17 @@ from pyspark.sql import types as T
 
 from penstock.spark.bucket import Batch, Bucket
 from penstock.spark.buckets import labels
-from penstock.spark.frames import to_table
 from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, SIDE, TIME, with_time
-from penstock.spark.processor import STATS, told
+from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch
+from penstock.spark.processor import told
 from penstock.spark.schema import quoted
 from penstock.spark.spec import LEFT, RIGHT, JoinSpec
 
 ORDER, SORT = "_penstock_order", "_penstock_sort"
 
 
-def joined_in_batch(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.StructField]) -> DataFrame:
-    """Both sides in one sorted table, bucket by bucket, through the operator."""
+def joined_in_batch(prepared: list[DataFrame], spec: JoinSpec) -> DataFrame:
+    """Both sides in one sorted table, bucket by bucket, through the operator; parcels come out."""
     tags = F.array(*[F.lit(label) for label in labels(spec.buckets)])
     both = None
     for side, frame in enumerate(prepared):
@@ -51,7 +51,7 @@ def joined_in_batch(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.St
     assert both is not None
     ordered = both.repartition(spec.buckets, LABEL).sortWithinPartitions(LABEL, SORT, SIDE, ORDER)
     names = [_carried(frame) for frame in prepared]
-    return ordered.mapInArrow(_runner(spec, names, T.StructType(fields)), T.StructType(fields))
+    return ordered.mapInArrow(_runner(spec, names), parcel_fields(None))
 
 
 def _sortable(spec: JoinSpec, prepared: list[DataFrame]) -> T.DataType:
@@ -65,13 +65,10 @@ def _carried(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if name not in (BUCKET, KEY, CHECK)]
 
 
-def _runner(spec: JoinSpec, names: list[list[str]], fields: T.StructType) -> Callable[[Any], Iterator[Any]]:
+def _runner(spec: JoinSpec, names: list[list[str]]) -> Callable[[Any], Iterator[Any]]:
     """A function for `mapInArrow` that runs the buckets of a partition one after the other."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(fields, timezone="UTC")
         bucket: Bucket | None = None
         number = -1
         for piece in batches:
@@ -79,27 +76,23 @@ def _runner(spec: JoinSpec, names: list[list[str]], fields: T.StructType) -> Cal
             for which, rows in _runs(table):
                 if which != number:
                     if bucket is not None:
-                        yield from _told(bucket, number, schema)
+                        yield _told(bucket, number)
                     bucket, number = Bucket(spec), which
                 assert bucket is not None
                 batch = Batch(blobs=[(side, _side(rows, side, spec, names[side])) for side in (LEFT, RIGHT)])
                 batch.skipped = rows.num_rows - sum(part.num_rows for _, part in batch.blobs)
-                results, archive = bucket.process(batch)
-                for result in results:
-                    yield from to_table(result, schema, {}).to_batches()
-                for gone in archive:
-                    yield from to_table(gone, schema, {}).to_batches()
+                for tables in bucket.process(batch):
+                    for blob in blobs_of(tables):
+                        yield to_batch(parcel_fields(None), **{ROWS: blob})
         if bucket is not None:
-            yield from _told(bucket, number, schema)
+            yield _told(bucket, number)
 
     return run
 
 
-def _told(bucket: Bucket, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+def _told(bucket: Bucket, number: int) -> pa.RecordBatch:
     """The figures of a bucket that is done."""
-    row = pa.table({"_": [0]})
-    filled = {STATS: told(number, bucket.whole)}
-    return to_table(row, schema, filled).to_batches()
+    return to_batch(parcel_fields(None), **{FIGURES: told(number, bucket.whole)})
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

@@ -28,6 +28,7 @@ from penstock.spark.spec import LEFT, RIGHT, SIDES, JoinSpec
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows that have left may take a quarter of what is there
 EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
+RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
 _LENGTHS = struct.Struct("<QQQ")
 

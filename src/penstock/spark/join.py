@@ -18,7 +18,8 @@ from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
 from penstock.spark.buckets import bucket_count, labels, share
 from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, PACKED, Packing, packer
-from penstock.spark.processor import STATS, JoinProcessor
+from penstock.spark.parcels import parcel_fields
+from penstock.spark.processor import JoinProcessor
 from penstock.spark.schema import (
     EVENT_TIME,
     Keys,
@@ -34,6 +35,7 @@ from penstock.spark.spec import LEFT, JoinSpec
 from penstock.window import Within, window_of
 
 EMITS = ("results", "all")
+WATERMARKED = {"spark.watermarkDelayMs": 0}  # how Spark knows a column by which windows may close
 SKETCH_SHARE = 0.05
 SKETCH_LEAST = 64 * 1024
 TUPLE_BYTES = 350  # about what a tuple takes besides its row
@@ -134,7 +136,7 @@ def bounded_join(
     marked = any(side.watermark for side in sides)
     fields = output_fields(left, right, sides)
     if marked:
-        fields.append(T.StructField(EVENT_TIME, left.schema[times[0]].dataType))
+        fields.append(T.StructField(EVENT_TIME, left.schema[times[0]].dataType, True, WATERMARKED))
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
     memory = budget.n if isinstance(budget, Bytes) else budget.n * (row_bytes + TUPLE_BYTES)
     sketch = max(int(SKETCH_SHARE * memory), SKETCH_LEAST)
@@ -162,9 +164,8 @@ def bounded_join(
         event_time=EVENT_TIME if marked else None,
     )
     spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
-    raw_fields = [*fields, T.StructField(STATS, T.StringType())]
     if emit == "all":
-        raw_fields += [
+        fields += [
             T.StructField(EVENT, T.StringType()),
             T.StructField(STREAM, T.StringType()),
             T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
@@ -172,26 +173,26 @@ def bounded_join(
     prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
     if streaming:
         session.prepare(spark)
-        raw = _joined_in_stream(prepared, spec, raw_fields)
+        parcels = _joined_in_stream(prepared, spec)
     else:
-        raw = joined_in_batch(prepared, spec, raw_fields)
-    return metrics.observed(raw, spec, [field.name for field in fields], name)
+        parcels = joined_in_batch(prepared, spec)
+    return metrics.observed(parcels, spec, T.StructType(fields), name)
 
 
-def _joined_in_stream(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.StructField]) -> DataFrame:
-    """Packed rows, grouped by bucket, through the stateful operator."""
+def _joined_in_stream(prepared: list[DataFrame], spec: JoinSpec) -> DataFrame:
+    """Packed rows, grouped by bucket, through the stateful operator; parcels come out."""
     tags = labels(spec.buckets)
     left, right = (
         frame.mapInArrow(packer(Packing(side, spec.sides[side].time, spec.dtype, tuple(tags))), PACKED)
         for side, frame in enumerate(prepared)
     )
-    processor = JoinProcessor(spec, T.StructType(fields), {label: i for i, label in enumerate(tags)})
+    processor = JoinProcessor(spec, {label: i for i, label in enumerate(tags)})
     return (
         left.union(right)
         .groupBy(LABEL)
         .transformWithStateInPandas(
             processor,
-            T.StructType(fields),
+            parcel_fields(spec.event_time),
             "Append",
             "EventTime" if spec.event_time else "None",
             eventTimeColumnName=spec.event_time or "",

@@ -1,8 +1,7 @@
 """The figures of a running join, as metrics that Spark observes and hands to listeners with every batch.
 
-Each bucket says at the end of a batch what the batch did, in a row of its own; here these rows are added up
-and taken out again, so that nobody downstream sees them. Spark evaluates every observed aggregate on every
-row, so there is one only, which gathers the figures; all sums are made of that.
+Each bucket says at the end of a batch what the batch did, in a parcel of its own; here these are added up
+and taken out again, and the parcels with rows unpacked, so that nobody downstream sees either.
 """
 
 from __future__ import annotations
@@ -12,29 +11,25 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from penstock.spark.bucket import AT, EVENT, STREAM, Figures
-from penstock.spark.processor import RESULT, STATS
-from penstock.spark.schema import quoted
+from penstock.spark.bucket import EVENT, RESULT, Figures
+from penstock.spark.parcels import FIGURES, ROWS, unpacker
 from penstock.spark.spec import JoinSpec
 
 METRIC = "join"  # the one observed metric: a row with the sums, and the buckets one by one
 
 
-def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str | Observation) -> DataFrame:
-    """The join without the rows of figures, which become an observed metric of this name."""
-    rows = raw.observe(name, _metric()).filter(F.col(STATS).isNull())
-    columns = [F.col(quoted(each)) for each in names]
-    if spec.emit == "all":
-        told = F.coalesce(F.col(EVENT), F.lit(RESULT)).alias(EVENT)
-        columns += [told, F.col(STREAM), F.col(AT)]
-    return rows.select(*columns)
+def observed(parcels: DataFrame, spec: JoinSpec, fields: T.StructType, name: str | Observation) -> DataFrame:
+    """The rows of a join; the figures among the parcels become an observed metric of this name."""
+    rows = parcels.observe(name, _metric()).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    return rows.mapInArrow(unpacker(fields, {EVENT: RESULT} if spec.emit == "all" else {}), fields)
 
 
 def _metric() -> Column:
     kinds = {"int": "bigint", "float": "double"}
     schema = "bucket bigint, " + ", ".join(f"{f.name} {kinds[str(f.type)]}" for f in fields_of(Figures))
-    buckets = F.transform(F.collect_list(F.col(STATS)), lambda text: F.from_json(text, schema))
+    buckets = F.transform(F.collect_list(F.col(FIGURES)), lambda text: F.from_json(text, schema))
 
     def summed(each: Column) -> Column:
         sums = []

@@ -8,28 +8,20 @@ from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import StructType
 
 from penstock.spark.bucket import Batch, Figures
-from penstock.spark.frames import to_frame, to_table
 from penstock.spark.ledger import Ledger
 from penstock.spark.pack import BLOB, PIECE, REGISTER, SIDE, SKIPPED, TASK
+from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_frame
 from penstock.spark.spec import JoinSpec
-
-RESULT = (
-    "result"  # how results are told from other rows where there are others; on their way they say nothing
-)
-STATS = "_figures"
 
 
 class JoinProcessor(StatefulProcessor):
     """Runs the buckets of a `bounded_join`."""
 
-    def __init__(self, spec: JoinSpec, fields: StructType, buckets: dict[int, int]) -> None:
-        self.spec, self.fields = spec, fields
+    def __init__(self, spec: JoinSpec, buckets: dict[int, int]) -> None:
+        self.spec = spec
         self.buckets = buckets  # label -> number of the bucket
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -49,14 +41,14 @@ class JoinProcessor(StatefulProcessor):
         figures = opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
         figures.state_written = self.ledger.commit(opened, batch)
-        schema = to_arrow_schema(self.fields, timezone="UTC")
-        fill: dict[str, Any] = {self.spec.event_time: _after(batch)} if self.spec.event_time else {}
-        for table in results:
-            yield to_frame(to_table(table, schema, {}))
-        for table in archive:
-            yield to_frame(to_table(table, schema, fill))
-        said = {STATS: told(self.buckets[int(key[0])], figures)}
-        yield to_frame(to_table(pa.table({"_": [0]}), schema, fill | said))
+        fields, after = parcel_fields(self.spec.event_time), {}
+        if self.spec.event_time:
+            after[self.spec.event_time] = _after(batch)
+        for tables in (results, archive):
+            for blob in blobs_of(tables):
+                yield to_frame(fields, **{ROWS: blob}, **after)
+        said = told(self.buckets[int(key[0])], figures)
+        yield to_frame(fields, **{FIGURES: said}, **after)
 
     def close(self) -> None:
         """Nothing to give back: buckets stay remembered for the next batch."""
@@ -79,5 +71,5 @@ def _gather(rows: Iterator[pd.DataFrame], watermark: int) -> Batch:
 
 
 def _after(batch: Batch) -> pd.Timestamp:
-    """A time after the watermark, for rows that are no results."""
+    """A time after the watermark, for parcels: Spark lets none through that are behind it."""
     return pd.Timestamp(max(batch.watermark, 0) + 1, unit="ms", tz="UTC")

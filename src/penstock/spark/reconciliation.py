@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
-from penstock.spark.bucket import EVENT
-from penstock.spark.processor import RESULT
+from penstock.spark.bucket import EVENT, RESULT
 from penstock.spark.schema import keys_of, output_fields, quoted, sides_of, times_of
 from penstock.spark.spec import LEFT, RIGHT
 from penstock.window import Within, window_of

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
-from penstock.spark.bucket import AT, EVENT, STREAM
-from penstock.spark.processor import RESULT
+from penstock.spark.bucket import AT, EVENT, RESULT, STREAM
 
 BATCH = "batch"  # the folders of a path are batch=0, batch=1, ...
 Sink = str | os.PathLike[str] | Callable[[DataFrame, int], None]
