@@ -83,9 +83,23 @@ def fit(outlook, r, values, first, numeric):
     if best == FOUND:
         _keep_shares(outlook, r, ordered, distinct)
     elif best == TREND:
+        _make_whole(outlook, r, first, n)
         fill_noise(outlook, r, 0.0, max(math.sqrt(max(par[SD] ** 2 - SMALLEST, 0.0)), 0.2))
     elif best == WALK:
         fill_noise(outlook, r, par[A], max(math.sqrt(max(par[SD] ** 2 - SMALLEST, 0.0)), 0.1))
+
+
+@jit
+def _make_whole(outlook, r, first, n):
+    """Take the nearest whole slope for one that leads to the same values, for which there are tables."""
+    slope = outlook.par[r, A]
+    whole = math.floor(slope + 0.5)
+    if whole != 0.0 and abs(slope - whole) * n < 1.0:
+        end = first + n - 1
+        outlook.par[r, B] = math.floor(slope * end + outlook.par[r, B] + 0.5) - whole * end
+        outlook.par[r, A] = whole
+        outlook.ints[r, WHOLE] = 1
+        outlook.ints[r, SLOPE] = np.int64(whole)
 
 
 @rare

@@ -30,6 +30,7 @@ from penstock.kernels.benefit import (
     Outlook,
     added_up,
     build,
+    center,
     chance,
     last_step,
     locate,
@@ -41,17 +42,20 @@ from penstock.kernels.benefit import (
     walk_width,
 )
 from penstock.kernels.fitting import fit, fit_is_due
-from penstock.kernels.hooks import arrive, before_tick, enter, leave, lowest, newcomer, open_key, score
+from penstock.kernels.hooks import arrive, before_tick, enter, filed, leave, lowest, newcomer, open_key, score
 from penstock.kernels.jit import jit, rare
 from penstock.kernels.layout import (
     ARRIVAL,
     BASE,
     ENTRY,
+    HEAD,
     KEY,
     LANDMARK,
+    NEXT,
     NODE,
     P_LIVE,
     PLACE,
+    PREV,
     ROWS,
     STREAM,
     TIME,
@@ -60,6 +64,7 @@ from penstock.kernels.layout import (
     Store,
     lifetime,
 )
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.models import (
     AR1,
     LinearTrend,
@@ -94,9 +99,14 @@ LEARNING = 3  # +stream: 1 if its model is learnt
 OBSERVING = 5  # 1: alpha follows the average lifetime
 NUMERIC = 6  # 1: keys are numbers
 ANCHOR = 7  # steps after which a benefit that was carried on is added up anew
-COUNTERS = 8
+ALL = 8  # 1: all tuples compete, not only the oldest of a key
+COUNTERS = 9
 
 DIRECT, TIMED, VALUED, TABLED = 1, 2, 3, 4
+
+# Instead of the place of a tuple among those that compete.
+APART = -1  # an older tuple of its key does
+WAITING = -2  # it is without hope
 
 # Moments.
 BEGAN = 0  # the time of the first arrival
@@ -108,11 +118,23 @@ COMMON_ALPHA = 5
 MOMENTS = 6
 
 
+class Hopeless(NamedTuple):
+    """Tuples that will never match again, by arrival."""
+
+    queue: Queue
+
+
 class HeebState(NamedTuple):
-    """The models, the tuples of each pool without order, and what has come of the streams."""
+    """The models, the tuples that compete, and what has come of the streams.
+
+    Tuples of one key and stream have the same prospects but for their windows, so only the oldest of them
+    competes (all do where late arrivals make the oldest another than the first). Those that a trend has
+    passed are worth nothing for ever: they wait in a queue and are not looked at again.
+    """
 
     outlook: Outlook
-    members: np.ndarray
+    hopeless: Hopeless
+    members: np.ndarray  # the competing tuples of each pool, without order
     length: np.ndarray
     seen: np.ndarray  # arrivals of each stream
     last: np.ndarray  # the last value of each, as multiples of its step
@@ -173,7 +195,7 @@ class Heeb(Policy):
 
     name: ClassVar[str] = "heeb"
     summary: ClassVar[str] = "the lowest expected benefit under a model of the other stream goes"
-    cost: ClassVar[str] = "O(n) per eviction with a small constant, nothing per match"
+    cost: ClassVar[str] = "O(keys that can still match) per eviction, nothing per match"
     paper: ClassVar[str] = "Xie, Yang and Chen 2005, sections 5.3 and 6.1"
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
@@ -272,11 +294,13 @@ class Heeb(Policy):
         counters[OBSERVING] = self._observes
         counters[NUMERIC] = numeric
         counters[ANCHOR] = max(1, int(8 * min(alphas)))
+        counters[ALL] = setting.partial
         moments = np.zeros(MOMENTS)
         moments[COMMON_ALPHA] = alphas[0] / shares[0]
         known = setting.rates is not None and not learnt and min(setting.rates) > 0
         return HeebState(
             outlook=outlook,
+            hopeless=Hopeless(new_queue(setting.capacities)),
             members=np.zeros((len(setting.capacities), max(setting.capacities) + 1), np.int32),
             length=np.zeros(len(setting.capacities), np.int64),
             seen=np.zeros(2, np.int64),
@@ -337,11 +361,20 @@ class Heeb(Policy):
         return TIMED if carried else TABLED
 
     def check(self, state: Any, store: Store) -> None:
-        """Every member knows its place."""
+        """Every member knows its place, and the oldest of every key competes or is without hope."""
         for pool in range(len(state.length)):
-            assert state.length[pool] == store.pools[pool, P_LIVE]
+            assert state.length[pool] <= store.pools[pool, P_LIVE]
             for place in range(state.length[pool]):
-                assert store.t32[state.members[pool, place], PLACE] == place
+                slot = state.members[pool, place]
+                assert store.t32[slot, PLACE] == place
+                assert store.t64[slot, ARRIVAL] >= 0
+        waiting = set(state.hopeless.queue.run_tuple[:, :, 1].flat)
+        waiting |= set(state.hopeless.queue.heap_tuple[:, :, 1].flat)
+        for slot in np.flatnonzero(store.t64[:, ARRIVAL] >= 0)[1:]:
+            head = store.k32[store.t32[slot, ENTRY], HEAD + store.t32[slot, STREAM]]
+            if head == slot or state.counters[ALL]:
+                place = store.t32[slot, PLACE]
+                assert place != APART and (place >= 0 or slot in waiting), "a tuple is lost"
 
     def bytes_beyond(self, state: Any) -> int:
         """The values of keys that are not whole numbers."""
@@ -616,6 +649,17 @@ def _learn(policy, store, stream):
         values[i] = policy.history[stream, (seen - n + i) % room]
     fit(policy.outlook, stream, values, seen - n, policy.counters[NUMERIC] != 0)
     _reweigh(policy, stream)
+    _revive(policy, store)
+
+
+@rare
+def _revive(policy, store):
+    """Under another model there may be hope again."""
+    for pool in range(policy.length.shape[0]):
+        slot, _ = front(policy.hopeless, policy.hopeless.queue, store, pool)
+        while slot != 0:
+            _compete(policy, store, slot, pool)
+            slot, _ = front(policy.hopeless, policy.hopeless.queue, store, pool)
 
 
 @rare
@@ -669,15 +713,60 @@ def _before_tick(policy, store):
     policy.counters[TICK] += 1
 
 
-@enter.on(HeebState)
-def _enter(policy, store, slot):
-    stream = store.t32[slot, STREAM]
-    pool = store.pool_of[stream]
+@score.on(Hopeless)
+def _arrival(hopeless, store, slot):
+    return np.float64(store.t64[slot, ARRIVAL])
+
+
+@filed.on(Hopeless)
+def _waits(hopeless, store, slot):
+    """Whoever competes again is no longer in the queue."""
+    return store.t32[slot, PLACE] == WAITING
+
+
+@jit
+def _is_hopeless(policy, stream, at):
+    """Whether a value will surely not come any more in the other stream."""
+    r = 1 - stream
+    outlook, kind, now = policy.outlook, policy.outlook.kind[r], _time(policy, r)
+    if kind == TREND:
+        slope, ints = outlook.par[r, A], outlook.ints[r]
+        offset = at - center(outlook, r, now + 1) - ints[LOW]
+        return (slope > 0.0 and offset < 0) or (slope < 0.0 and offset >= ints[WIDTH])
+    if kind == STATIC:
+        return at < 0 or outlook.noise[r, at] == 0.0
+    return kind == KNOWN and (at < 0 or outlook.spots[r, outlook.starts[r, at + 1] - 1] <= now)
+
+
+@jit
+def _compete(policy, store, slot, pool):
+    """A tuple is among those that are looked at."""
     place = policy.length[pool]
     policy.members[pool, place] = slot
     store.t32[slot, PLACE] = place
     store.t32[slot, NODE] = -1
     policy.length[pool] = place + 1
+
+
+@jit
+def _withdraw(policy, store, slot, pool, state):
+    """A tuple is so no longer; its place says why."""
+    place, end = store.t32[slot, PLACE], policy.length[pool] - 1
+    moved = policy.members[pool, end]
+    policy.members[pool, place] = moved
+    store.t32[moved, PLACE] = place
+    store.t32[slot, PLACE] = state
+    policy.length[pool] = end
+
+
+@enter.on(HeebState)
+def _enter(policy, store, slot):
+    stream = store.t32[slot, STREAM]
+    pool = store.pool_of[stream]
+    if policy.counters[ALL] == 0 and store.k32[store.t32[slot, ENTRY], HEAD + stream] != slot:
+        store.t32[slot, PLACE] = APART
+        return
+    _compete(policy, store, slot, pool)
     if policy.counters[WAY] == VALUED:
         r = 1 - stream
         at = store.k64[store.t32[slot, ENTRY], USE + stream]
@@ -692,11 +781,11 @@ def _enter(policy, store, slot):
 def _leave(policy, store, slot):
     stream = store.t32[slot, STREAM]
     pool = store.pool_of[stream]
-    place, end = store.t32[slot, PLACE], policy.length[pool] - 1
-    moved = policy.members[pool, end]
-    policy.members[pool, place] = moved
-    store.t32[moved, PLACE] = place
-    policy.length[pool] = end
+    if store.t32[slot, PLACE] >= 0:
+        _withdraw(policy, store, slot, pool, APART)
+    after = store.t32[slot, NEXT]
+    if after != 0 and store.t32[slot, PREV] == 0 and store.t32[after, PLACE] == APART:
+        _compete(policy, store, after, pool)
     if policy.counters[OBSERVING] != 0:
         age = np.float64(store.clock[stream] - store.time[slot, TIME])
         pace = 0.5 * (_pace(policy, store, stream, 0) + _pace(policy, store, stream, 1))
@@ -735,10 +824,21 @@ def _newcomer(policy, store, stream, entry):
 def _lowest(policy, store, pool):
     pace_left, pace_right = _pace(policy, store, 0, 1), _pace(policy, store, 1, 0)
     best, low, arrival = 0, 0.0, np.int64(0)
-    for i in range(policy.length[pool]):
-        slot = policy.members[pool, i]
-        found = _present(policy, store, slot, pace_left if store.t32[slot, STREAM] == 0 else pace_right)
+    i = 0
+    while i < policy.length[pool]:
+        slot = np.int64(policy.members[pool, i])
+        stream = np.int64(store.t32[slot, STREAM])
+        if _is_hopeless(policy, stream, store.k64[store.t32[slot, ENTRY], USE + stream]):
+            _withdraw(policy, store, slot, pool, WAITING)
+            number = np.float64(store.t64[slot, ARRIVAL])
+            file_newcomer(policy.hopeless.queue, store, pool, slot, number)
+            continue
+        found = _present(policy, store, slot, pace_left if stream == 0 else pace_right)
         number = store.t64[slot, ARRIVAL]
         if best == 0 or found < low or (found == low and number < arrival):
-            best, low, arrival = np.int64(slot), found, number
+            best, low, arrival = slot, found, number
+        i += 1
+    waiting, _ = front(policy.hopeless, policy.hopeless.queue, store, pool)
+    if waiting != 0 and (best == 0 or 0.0 < low or store.t64[waiting, ARRIVAL] < arrival):
+        return np.int64(waiting), 0.0
     return best, low
