@@ -13,6 +13,7 @@ import numpy as np
 from penstock.kernels.benefit import (
     AUTO,
     FOUND,
+    NONE,
     NUMBERS,
     PLACES,
     SD,
@@ -48,10 +49,11 @@ def _normal(n, variance):
 
 
 @rare
-def fit(outlook, r, values, first, numeric):
+def fit(outlook, r, values, first, numeric, form):
     """Set the model of stream r to what explains its last values best.
 
-    `first` is the time of the first of them. Weights must be set, and tables built, by the caller.
+    `first` is the time of the first of them, `form` the kind of the model if that is known, else `NONE`.
+    Weights must be set, and tables built, by the caller.
     """
     n = values.shape[0]
     weight = math.log(n)
@@ -59,17 +61,21 @@ def fit(outlook, r, values, first, numeric):
     criterion, distinct = _stationary(ordered)
     best = FOUND
     par = np.zeros(NUMBERS)
-    if numeric:
+    if form != NONE and form != FOUND:
+        criterion = np.inf
+    if numeric and (form == NONE or form == TREND):
         found = _trend(values, first)
         score = 3.0 * weight - 2.0 * found[0] * (n - 1) / n
         if score < criterion:
             criterion, best = score, TREND
             par[A], par[B], par[SD] = found[1], found[2], found[3]
+    if numeric and (form == NONE or form == WALK):
         found = _walk(values)
         score = 2.0 * weight - 2.0 * found[0]
         if score < criterion:
             criterion, best = score, WALK
             par[A], par[SD] = found[1], found[2]
+    if numeric and (form == NONE or form == AUTO):
         found = _auto(values)
         score = 3.0 * weight - 2.0 * found[0]
         if found[3] > 0.0 and score < criterion:

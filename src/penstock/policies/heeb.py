@@ -15,6 +15,7 @@ from penstock.kernels.benefit import (
     EXPONENTIAL,
     KNOWN,
     LOW,
+    NONE,
     PLACES,
     REACH,
     SD,
@@ -64,6 +65,17 @@ from penstock.kernels.layout import (
     Store,
     lifetime,
 )
+from penstock.kernels.offsets import (
+    COLUMNS,
+    EDGE,
+    fade,
+    mean_inverse,
+    noise_from,
+    observe_lifetime,
+    observe_offset,
+    rearrange,
+    spread_buckets,
+)
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.models import (
     AR1,
@@ -100,7 +112,11 @@ OBSERVING = 5  # 1: alpha follows the average lifetime
 NUMERIC = 6  # 1: keys are numbers
 ANCHOR = 7  # steps after which a benefit that was carried on is added up anew
 ALL = 8  # 1: all tuples compete, not only the oldest of a key
-COUNTERS = 9
+BUCKETS = 9  # of the histograms over the offset; 0: there are none
+FORM = 10  # the kind of process where it is known
+HIGH = 11  # +stream: the largest offset of its histogram
+FITTED = 13  # +stream: the kind its histogram is of
+COUNTERS = 15
 
 DIRECT, TIMED, VALUED, TABLED = 1, 2, 3, 4
 
@@ -115,7 +131,8 @@ LIVED = 2  # steps that tuples spent in memory, since the last look
 GONE = 3  # how many of them left
 STARTED = 4  # 1 once there was an arrival
 COMMON_ALPHA = 5
-MOMENTS = 6
+FADING = 6  # what is left of the observations of the histograms from one fit to the next
+MOMENTS = 7
 
 
 class Hopeless(NamedTuple):
@@ -144,6 +161,7 @@ class HeebState(NamedTuple):
     moments: np.ndarray
     history: np.ndarray
     values: np.ndarray  # of the codes of keys; empty: a code is its value
+    buckets: np.ndarray  # stream, bucket
 
 
 @dataclass(frozen=True)
@@ -311,6 +329,7 @@ class Heeb(Policy):
             moments=moments,
             history=np.zeros((2, sizes.history), np.int64),
             values=values,
+            buckets=np.zeros((2, 1, COLUMNS)),
         )
 
     def _alphas(self, setting: Setting, shares: tuple[float, float]) -> tuple[list[float], int]:
@@ -628,10 +647,17 @@ def _arrive(policy, store, stream, key, entry):
         policy.moments[STARTED] = 1.0
         policy.moments[BEGAN] = now
     policy.moments[NOW] = max(policy.moments[BEGAN], now)
+    before = policy.last[stream]
     policy.last[stream] = np.int64(np.rint(value_of(policy, key) / policy.outlook.par[stream, STEP]))
     seen = policy.seen[stream]
     policy.seen[stream] = seen + 1
     if policy.counters[LEARNING + stream] != 0:
+        if policy.counters[FITTED + stream] != NONE:
+            offset = np.float64(_offset(policy, stream, policy.last[stream], before, seen))
+            policy.counters[HIGH + stream] = max(policy.counters[HIGH + stream], np.int64(offset))
+            buckets = policy.buckets[stream]
+            buckets[0, EDGE] = min(buckets[0, EDGE], offset)
+            observe_offset(buckets, offset)
         policy.history[stream, seen % policy.history.shape[1]] = policy.last[stream]
         if fit_is_due(seen + 1):
             _learn(policy, store, stream)
@@ -647,9 +673,44 @@ def _learn(policy, store, stream):
     values = np.empty(n, np.int64)
     for i in range(n):
         values[i] = policy.history[stream, (seen - n + i) % room]
-    fit(policy.outlook, stream, values, seen - n, policy.counters[NUMERIC] != 0)
+    fit(policy.outlook, stream, values, seen - n, policy.counters[NUMERIC] != 0, policy.counters[FORM])
+    if policy.counters[BUCKETS] != 0:
+        _bring_up(policy, stream, values, seen - n)
     _reweigh(policy, stream)
     _revive(policy, store)
+
+
+@jit
+def _offset(policy, r, value, last, time):
+    """How far a value is from where its stream is: from its trend at that time, or from its last value."""
+    if policy.outlook.kind[r] == TREND:
+        return value - center(policy.outlook, r, time)
+    return value - last
+
+
+@rare
+def _bring_up(policy, r, values, first):
+    """Let the histogram of a stream fade and adapt, and take the noise from it; begin it if the form is new."""
+    counters, kind = policy.counters, policy.outlook.kind[r]
+    if kind != TREND and kind != WALK:
+        counters[FITTED + r] = NONE
+        return
+    buckets = policy.buckets[r]
+    if counters[FITTED + r] != kind:
+        counters[FITTED + r] = kind
+        n = values.shape[0]
+        offsets = np.empty(n - 1, np.int64)
+        for i in range(1, n):
+            offsets[i - 1] = _offset(policy, r, values[i], values[i - 1], first + i)
+        counters[HIGH + r] = offsets.max()
+        spread_buckets(buckets, np.float64(offsets.min()), np.float64(offsets.max()))
+        for i in range(n - 1):
+            observe_offset(buckets, np.float64(offsets[i]))
+    else:
+        fade(buckets, policy.moments[FADING])
+    for _ in range(buckets.shape[0]):
+        rearrange(buckets, np.float64(counters[HIGH + r]))
+    noise_from(buckets, np.float64(counters[HIGH + r]), policy.outlook, r)
 
 
 @rare
@@ -690,6 +751,9 @@ def _observe(policy):
     if moments[GONE] < 32.0:
         return
     lived = max(moments[LIVED] / moments[GONE], 1.05)
+    if policy.counters[BUCKETS] != 0:
+        inverse = 0.5 * (mean_inverse(policy.buckets[0]) + mean_inverse(policy.buckets[1]))
+        lived = max(1.0 / inverse, 1.05) if inverse > 0.0 else lived
     moments[LIVED] = 0.0
     moments[GONE] = 0.0
     room = (policy.outlook.weight.shape[1] - 1) / 9.3
@@ -791,6 +855,12 @@ def _leave(policy, store, slot):
         pace = 0.5 * (_pace(policy, store, stream, 0) + _pace(policy, store, stream, 1))
         policy.moments[LIVED] += age * pace
         policy.moments[GONE] += 1.0
+        r = 1 - stream
+        if policy.counters[FITTED + r] != NONE:
+            at = store.k64[store.t32[slot, ENTRY], USE + stream]
+            now = _offset(policy, r, at, policy.last[r], policy.seen[r] - 1)
+            drift = policy.outlook.par[r, A] if policy.outlook.kind[r] == TREND else 0.0
+            observe_lifetime(policy.buckets[r], now + drift * age * pace, age * pace)
 
 
 @jit
