@@ -60,6 +60,8 @@ class Arrivals:
     def valued(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Keys for a policy that looks at their values: whole numbers as they are, others with labels."""
         labels = np.empty(0, object) if self.labels is None else self.labels()
+        if len(labels) == 0:
+            return self.key, None
         if labels.dtype.kind == "i" or (labels.dtype.kind == "f" and _are_whole(labels)):
             return labels.astype(np.int64)[self.key], None
         return self.key, labels

@@ -142,9 +142,7 @@ class WindowJoin:
         state = JoinState(config, trace, labels).warm()
         size = arrivals.size if len(arrivals.size) else None
         parts = [
-            state.process(
-                arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
-            ),
+            state.process(arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log),
             state.finish(collect=collect, log=log),
         ]
         counts = np.concatenate([part.counts for part in parts])

@@ -296,7 +296,9 @@ def _auto(outlook, r, value, last, left):
 
 @jit
 def _cubic(p0, p1, p2, p3, x):
-    return p1 + 0.5 * x * (p2 - p0 + x * (2.0 * p0 - 5.0 * p1 + 4.0 * p2 - p3 + x * (3.0 * (p1 - p2) + p3 - p0)))
+    return p1 + 0.5 * x * (
+        p2 - p0 + x * (2.0 * p0 - 5.0 * p1 + 4.0 * p2 - p3 + x * (3.0 * (p1 - p2) + p3 - p0))
+    )
 
 
 @jit
@@ -463,7 +465,7 @@ def looked_up(outlook, r, at, time, last, left):
 
 
 def walk_table(steps: np.ndarray, low: int, weights: np.ndarray) -> tuple[int, np.ndarray]:
-    """h1 of Theorem 3 for a walk with these steps, the smallest being `low`: its first distance and values."""
+    """h1 of Theorem 3 for a walk whose smallest step is `low`: its first distance and its values."""
     numbers = np.arange(low, low + len(steps))
     mean = float(numbers @ steps)
     sd = math.sqrt(float((numbers - mean) ** 2 @ steps))

@@ -171,7 +171,7 @@ def _walk(values):
 
 @rare
 def _auto(values):
-    """AR(1): log-likelihood, phi, long-run mean and long-run spread; the last is 0 if there is no such fit."""
+    """AR(1): log-likelihood, phi, long-run mean and spread; the last is 0 if there is no such fit."""
     n = values.shape[0] - 1
     x, y = 0.0, 0.0
     for i in range(n):

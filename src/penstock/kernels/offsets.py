@@ -1,8 +1,8 @@
 """Histograms over the offset from where a stream is (section 6.2), with buckets that split and merge.
 
 The first tells how often a value at an offset comes, the second how short a tuple that enters at an offset
-lives. A bucket has the number of its observations, their mean and the sum of their squared deviations, kept up
-by a recurrence and fading with time. The bucket whose observations are spread most is split where their mean
+lives. A bucket has the number of its observations, their mean and the sum of their squared deviations, by a
+recurrence and fading with time. The bucket whose observations are spread most is split where their mean
 is, and the two neighbours that are spread least together become one.
 """
 
@@ -84,7 +84,7 @@ def _together(one, other):
 
 @rare
 def rearrange(buckets, high):
-    """Split the bucket that is spread most and merge the two that are spread least together, if that helps."""
+    """Split the bucket that is spread most and merge the two that are so least together, if that helps."""
     n = buckets.shape[0]
     widest = -1
     for b in range(n):

@@ -52,8 +52,8 @@ class AR1(Model):
         _number("step", self.step, above=0.0)
         if abs(self.phi) >= 1 or self.phi == 0:
             raise ModelError(
-                f"phi={self.phi!r} is not allowed; it is between -1 and 1 and not 0. Use RandomWalk for 1 and "
-                "Stationary for 0."
+                f"phi={self.phi!r} is not allowed; it is between -1 and 1 and not 0. Use RandomWalk for "
+                "1 and Stationary for 0."
             )
 
     @property
@@ -110,8 +110,8 @@ class AR1(Model):
         const, phi = (float(p) for p in fitted.params)
         if not 0 < abs(phi) < 1:
             raise ModelError(
-                f"The series is not one of AR(1): each value is {phi:.3g} times the one before. Use RandomWalk "
-                "or LinearTrend, or models.select."
+                f"The series is not one of AR(1): each value is {phi:.3g} times the one before. Use "
+                "RandomWalk or LinearTrend, or models.select."
             )
         return cls(phi, const, math.sqrt(max(float(np.mean(fitted.resid**2)), 1e-4)))
 

@@ -110,7 +110,7 @@ def _values(values: ArrayLike) -> Floats:
 def _steps(ahead: ArrayLike) -> NDArray[np.int64]:
     found = np.atleast_1d(np.asarray(ahead))
     if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 1):
-        raise ModelError(f"ahead={ahead!r} is not allowed; it is one or more whole numbers of steps from 1 up.")
+        raise ModelError(f"ahead={ahead!r} is not allowed; it has whole numbers of steps from 1 up.")
     return found.astype(np.int64)
 
 
@@ -135,7 +135,7 @@ def _series(series: ArrayLike, least: int = 2) -> Floats:
         raise ModelError(f"A series is a sequence of numbers; this one is not: {error}") from error
     if found.ndim != 1 or len(found) < least or not np.isfinite(found).all():
         raise ModelError(
-            f"A series is a sequence of at least {least} finite numbers; one of shape {found.shape} was given."
+            f"A series has at least {least} finite numbers in a row; one of shape {found.shape} was given."
         )
     return found
 
@@ -155,4 +155,5 @@ def normal_cell(offset: ArrayLike, sd: ArrayLike) -> Floats:
     from scipy.special import ndtr  # SciPy takes its time to load
 
     far = np.abs(np.asarray(offset, np.float64))  # the lower tail keeps its digits
-    return np.asarray(ndtr((0.5 - far) / sd) - ndtr((-0.5 - far) / sd), np.float64)
+    spread = np.asarray(sd, np.float64)
+    return np.asarray(ndtr((0.5 - far) / spread) - ndtr((-0.5 - far) / spread), np.float64)

@@ -56,9 +56,9 @@ def benefit(
             "problem='caching'."
         )
     values = _values(values)
-    if problem == "caching" and not model.independent and isinstance(survival, Survival):
-        if survival.kind == "exp" and window is None:
-            return _first_of_returns(model, values, history, survival)
+    exponential = isinstance(survival, Survival) and survival.kind == "exp"
+    if problem == "caching" and not model.independent and exponential and window is None:
+        return _first_of_returns(model, values, history, survival)
     reach = survival.reach if survival.converges else _caching_reach(model)
     ahead = reach if window is None else min(reach, window)
     if ahead < 1:
@@ -126,7 +126,7 @@ def benefit_elsewhere(
 def benefit_table(
     model: RandomWalk | LinearTrend, L: AnySurvival | str = "exp", *, alpha: float | None = None
 ) -> tuple[int, Floats]:
-    """`h1` of Theorem 3, and its like for trends: `H_x` by the distance of the value from where the stream is.
+    """`h1` of Theorem 3, and its like for trends: `H_x` by the distance of a value from where the stream is.
 
     That is the last value of a walk, or the present value of a trend with a whole slope. Gives the smallest
     distance (in multiples of the model's step) and the benefits from there up; elsewhere they are 0.
@@ -153,11 +153,11 @@ def benefit_table(
     return trend_table(model.noise.table, model.noise.low, round(model.slope / model.step), weights)
 
 
-def _first_of_returns(model: Model, values: Floats, history: History, survival: Survival) -> Floats:
+def _first_of_returns(model: Model, values: Floats, history: History, survival: AnySurvival) -> Floats:
     """Caching with `exp` where the last value decides what follows.
 
-    A visit is a first visit followed by any number of returns; weighed with exp(-d / alpha) this is a product,
-    so the weighed first visits are the weighed visits over 1 plus the weighed returns.
+    A visit is a first visit followed by a return or none; weighed with exp(-d / alpha) this is a product, so
+    the weighed first visits are the weighed visits over 1 plus the weighed returns.
     """
     now = past_of(history).now
     visits = benefit(model, values, history, survival)

@@ -42,7 +42,7 @@ def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
     scored = []
     for kind in (Stationary, LinearTrend, RandomWalk, AR1):
         try:
-            model: Model = kind.fit(found)  # type: ignore[attr-defined]
+            model: Model = kind.fit(found)
         except ModelError:
             continue
         if isinstance(model, Stationary):

@@ -101,14 +101,14 @@ class OwnSurvival:
             )
         rising = np.flatnonzero(tried[1:] > tried[:-1])
         if len(rising):
-            raise ModelError(f"L must not rise (property 2): it does from dt={rising[0] + 1} to {rising[0] + 2}.")
+            raise ModelError(f"L must not rise (property 2): it does after dt={rising[0] + 1}.")
         if tried[0] <= 0:
             raise ModelError("L must be above 0 at dt=1 (property 5), or every tuple is worth nothing.")
         # A sum is finite if its blocks of doubling length shrink; those of 1/dt are all equal.
         half, whole = tried[TRIED // 4 : TRIED // 2].sum(), tried[TRIED // 2 :].sum()
         if whole > 0.95 * half and whole > LEFT_OUT:
             raise ModelError(
-                "L must have a finite sum (property 3): that of this function does not seem to converge. Let it "
+                "L must have a finite sum (property 3): that of this one does not seem to converge. Let it "
                 "fall faster than 1/dt, or cut it off."
             )
 

@@ -12,7 +12,8 @@ from penstock.kernels.benefit import FOUND, NONE, TREND, WALK
 from penstock.kernels.layout import Store
 from penstock.kernels.offsets import COLUMNS, SEEN
 from penstock.policies.base import Policy, Setting, is_number
-from penstock.policies.heeb import BUCKETS, FADING, FITTED, FORM, Heeb, HeebState
+from penstock.policies.heeb import Heeb
+from penstock.policies.heeb_state import BUCKETS, FADING, FITTED, FORM, HeebState
 
 FORMS = {"auto": NONE, "trend": TREND, "walk": WALK, "stationary": FOUND}
 
@@ -30,10 +31,10 @@ class HeebHist(Policy):
     decay
         What is left of past observations after 256 arrivals.
 
-    The offset of a value is its distance from the present trend, or from the last value of a walk. A histogram
-    over it tells how often values come there, a second one how long tuples live that enter there. The paper
-    adds up the results of a tuple's whole lifetime. Here they are observed per step, since then every arrival
-    is an observation, not only tuples that were kept; the lifetime then weighs the steps to come.
+    The offset of a value is its distance from the present trend, or from the last value of a walk. One
+    histogram over it tells how often values come there, another how long tuples live that enter there. The
+    paper counts the results of a tuple's whole lifetime. Here they are observed per step, since then every
+    arrival is an observation, not only tuples that were kept; the lifetimes then weigh the steps to come.
 
     >>> import penstock as ps
     >>> from penstock.workloads import tower
