@@ -430,7 +430,10 @@ def _newcomer(policy, store, stream, entry):
     r = 1 - stream
     at = store.k64[entry, USE + stream]
     left = _steps_left(store, stream, store.entering[0], _pace(policy, store, stream, r))
-    if policy.counters[WAY] == VALUED:
+    way, head = policy.counters[WAY], store.k32[entry, HEAD + stream]
+    if way in (TIMED, VALUED) and head != 0 and left >= last_step(policy.outlook, r, at, _time(policy, r)):
+        return _carried(policy, store, head, r, at, left)  # the same to the last bit as that of its key
+    if way == VALUED:
         return _from_neighbour(policy, store, stream, r, at, left)
     return _benefit(policy, r, at, left)
 
