@@ -252,6 +252,12 @@ def test_caching_with_returns_is_the_sum_of_first_visits() -> None:
     assert models.benefit(walk, [0, 1, 5], past, L, problem="caching") == pytest.approx(summed, abs=1e-9)
 
 
+def test_a_function_is_pickled_by_its_values() -> None:
+    own = models.OwnSurvival(lambda dt: 0.5**dt)
+    again = pickle.loads(pickle.dumps(own))
+    assert again.weights(60).tolist() == pytest.approx(own.weights(60).tolist(), abs=1e-11)
+
+
 # Refusals.
 
 

@@ -122,8 +122,36 @@ class OwnSurvival:
         """`L(1)` to `L(ahead)`; with a pace, of steps of which so many pass in a unit of time."""
         return np.array([float(self.function(dt / pace)) for dt in range(1, ahead + 1)])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled it is the table of its values: a function need not be found again elsewhere."""
+        return TableSurvival, (tuple(self.weights(self.reach).tolist()),)
 
-AnySurvival = Survival | OwnSurvival
+
+@dataclass(frozen=True)
+class TableSurvival:
+    """A survival by its values, as which one of one's own comes back from a snapshot.
+
+    >>> from penstock.models.survival import TableSurvival
+    >>> TableSurvival((0.5, 0.25)).weights(3).tolist()
+    [0.5, 0.25, 0.0]
+    """
+
+    values: tuple[float, ...]
+
+    converges = True
+
+    @property
+    def reach(self) -> int:
+        """After so many steps there are no weights."""
+        return len(self.values)
+
+    def weights(self, ahead: int, pace: float = 1.0) -> Floats:
+        """`L(1)` to `L(ahead)`; between two values, that of the later."""
+        at = np.ceil(np.arange(1, ahead + 1) / pace).astype(np.int64) - 1
+        return np.append(np.array(self.values), 0.0)[np.minimum(at, len(self.values))]
+
+
+AnySurvival = Survival | OwnSurvival | TableSurvival
 
 
 def survival_of(given: Any, alpha: float | None = None, steps: int | None = None) -> AnySurvival:
@@ -133,7 +161,7 @@ def survival_of(given: Any, alpha: float | None = None, steps: int | None = None
     >>> survival_of("exp", alpha=12)
     Survival(kind='exp', alpha=12, steps=None)
     """
-    if isinstance(given, Survival | OwnSurvival):
+    if isinstance(given, Survival | OwnSurvival | TableSurvival):
         return given
     if callable(given):
         return OwnSurvival(given)

@@ -74,6 +74,11 @@ class Policy:
         """Whether the whole stream must be known before it starts."""
         return False
 
+    @property
+    def needs_whole_stream(self) -> bool:
+        """Whether it must see all arrivals of a stream, not those of some keys only."""
+        return False
+
     def build(self, setting: Setting) -> Any:
         """The mutable state for one operator."""
         raise PolicyOptionError(f"{type(self).__name__} has no build(); a policy must define it")

@@ -42,7 +42,7 @@ from penstock.models import (
     alpha_for,
     survival_of,
 )
-from penstock.models.survival import LEFT_OUT, OwnSurvival
+from penstock.models.survival import LEFT_OUT
 from penstock.policies import heeb_hooks  # noqa: F401 (registers what is done)
 from penstock.policies.base import Policy, Setting, is_number
 from penstock.policies.heeb_state import (
@@ -192,10 +192,9 @@ class Heeb(Policy):
         return self.L == "exp" and self.alpha == "auto" and self.lifetime is None
 
     @property
-    def depends_on_last(self) -> bool:
-        """Whether a model goes by the last value of its stream, which must then be known."""
-        models = (self.left, self.right)
-        return any(model is not None and not model.independent for model in models)
+    def needs_whole_stream(self) -> bool:
+        """A given model that goes by time or by the last value does; what is learnt is learnt of a part."""
+        return any(m is not None and not isinstance(m, Stationary) for m in (self.left, self.right))
 
     def build(self, setting: Setting) -> HeebState:
         """Models as tables, and an empty memory."""
@@ -272,8 +271,7 @@ class Heeb(Policy):
             left_out = LEARNT_LEFT_OUT if learnt else (1e-6 if self._observes else LEFT_OUT)
             set_exponential(outlook, r, alpha, left_out)
             return
-        survival = self.L if isinstance(self.L, OwnSurvival | Survival) else None
-        survival = survival or Survival("fixed", steps=int(self.steps or 1))
+        survival = Survival("fixed", steps=int(self.steps or 1)) if isinstance(self.L, str) else self.L
         reach = min(outlook.weight.shape[1] - 1, max(1, math.floor(survival.reach * stretch)))
         outlook.ints[r, REACH] = reach
         outlook.weight[r, 1 : reach + 1] = survival.weights(reach, stretch)
