@@ -200,6 +200,27 @@ def _of_age(policy: Any, case: Case) -> dict[str, Any]:
     return {"k": best_ages(case) if policy.k == "tuple" else policy.k, "rate": case.rates}
 
 
+_KEYS = ps.models.Stationary(range(9), [0.25, 0.25, 0.125, 0.125, 0.0625, 0.0625, 0.0625, 0.0625, 0.0])
+_TREND = ps.models.LinearTrend(slope=1, intercept=-20, noise=ps.models.BoundedUniform(30))
+_FALL = ps.models.LinearTrend(slope=-2, intercept=20, noise=ps.models.BoundedUniform(40))
+
+
+def _probability(model: Any) -> Callable[[Any, int], float]:
+    """A model as the oracle takes it."""
+    if isinstance(model, ps.models.Stationary):
+        shares = dict(zip(model.values, model.probabilities, strict=True))
+        return lambda value, time: shares.get(value, 0.0)
+    bound = model.noise.bound
+    return lambda value, time: (
+        1 / (2 * bound + 1) if abs(value - model.slope * time - model.intercept) <= bound else 0.0
+    )
+
+
+def _of_heeb(policy: Any, case: Case) -> dict[str, Any]:
+    pmfs = (_probability(policy.left), _probability(policy.right))
+    return {"pmfs": pmfs, "alpha": policy.alpha, "rates": case.rates, "step": case.step}
+
+
 _GDJ = ps.policies.GreedyDualJoin
 _QUANTILES = st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0])
 VARIANTS = [
@@ -230,6 +251,17 @@ VARIANTS = [
             threshold=st.sampled_from([0.01, 0.5]),
         ),
         lambda policy, case: {"w0": policy.w0, "rho": policy.rho, "threshold": policy.threshold},
+    ),
+    Variant(
+        "heeb",
+        st.builds(
+            ps.policies.Heeb,
+            left=st.sampled_from([_KEYS, _TREND, _FALL]),
+            right=st.sampled_from([_KEYS, _TREND]),
+            alpha=st.sampled_from([0.5, 3.0, 8.0]),
+            way=st.sampled_from(["auto", "direct"]),
+        ),
+        _of_heeb,
     ),
     # In a window of rows the age of a tuple is not one of time, so the oracle has nothing to say of it.
     Variant(

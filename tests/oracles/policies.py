@@ -333,7 +333,48 @@ class Age(Policy):
         return super().victim(x, pool, now)
 
 
+class Heeb(Policy):
+    """Score: the sum over the coming steps of the probability of a match times exp(-d / alpha).
+
+    `pmfs` has for each stream a function (value, time) -> probability, for streams of independent values.
+    A step is a tick, or an arrival of the stream that is waited for; `rates` are arrivals per unit of time.
+    """
+
+    selective = True
+
+    def __init__(self, pmfs: Any, alpha: float, rates: tuple[float, float], step: str) -> None:
+        self.pmfs, self.alpha, self.step, self.rates = pmfs, alpha, step, rates
+        self.times: list[float] = []
+
+    def prepare(self, arrivals: list[Arrival], pool_of: Sequence[Pool]) -> None:
+        self.times = sorted({x.time for x in arrivals})
+
+    def score(self, y: Arrival, now: Now) -> float:
+        r = 1 - y.stream
+        known = min(self.rates) > 0
+        rows = isinstance(now.window, RowsWindow)
+        rates = (1.0, 1.0) if rows else self.rates
+        share = 2.0 * rates[r] / (rates[0] + rates[1]) if known or rows else 1.0
+        elapsed = now.time - self.times[0]
+        if self.step == "tick":
+            time, factor, alpha = self.times.index(now.time), share, self.alpha
+            pace = time / elapsed if elapsed > 0 and not rows else 1.0
+        else:
+            time, factor, alpha = now.newest[r], 1.0, self.alpha * share
+            pace = rates[r] if known else (now.newest[r] + 1) / elapsed if elapsed > 0 else 1.0
+            pace = 1.0 if rows else pace
+        left = float(now.window.remaining(y, now)) * pace
+        if isinstance(now.window, LandmarkWindow):
+            left = math.ceil(left - 1e-9) - 1.0
+        left = min(max(0, math.floor(left + 1e-9)), math.ceil(-alpha * math.log(1e-12)))
+        found = 0.0
+        for d in range(1, left + 1):
+            found += math.exp(-d / alpha) * self.pmfs[r](y.key, time + d)
+        return factor * found
+
+
 POLICIES: dict[str, Callable[..., Policy]] = {
+    "heeb": Heeb,
     "fifo": Fifo,
     "lru": Lru,
     "lfu": Lfu,

@@ -138,12 +138,11 @@ class WindowJoin:
         arrivals = self._suited(arrivals)
         config = self.configure(arrivals, mean_row)
         trace = arrivals.trace(arrivals.clocked(config.window.kind)) if config.policy.needs_future else None
-        state = JoinState(config, trace).warm()
+        key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
+        state = JoinState(config, trace, labels).warm()
         size = arrivals.size if len(arrivals.size) else None
         parts = [
-            state.process(
-                arrivals.stream, arrivals.key, arrivals.time, arrivals.row, size, collect=collect, log=log
-            ),
+            state.process(arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log),
             state.finish(collect=collect, log=log),
         ]
         counts = np.concatenate([part.counts for part in parts])

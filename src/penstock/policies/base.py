@@ -38,6 +38,8 @@ class Setting:
     trace: Trace | None = None
     streams: int = 2
     partial: bool = False  # an arrival may match some tuples of a key and not others
+    step: str = "arrival"  # or "tick"
+    labels: np.ndarray | None = None  # the key of each code; None: codes are whole numbers that are keys
 
     @property
     def total(self) -> int:
@@ -64,11 +66,17 @@ class Policy:
     many: ClassVar[bool] = True  # defined for joins of many streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
     needs_model: ClassVar[bool] = False
+    reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property
     def needs_future(self) -> bool:
         """Whether the whole stream must be known before it starts."""
+        return False
+
+    @property
+    def needs_whole_stream(self) -> bool:
+        """Whether it must see all arrivals of a stream, not those of some keys only."""
         return False
 
     def build(self, setting: Setting) -> Any:

@@ -12,6 +12,8 @@ from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
 from penstock.policies.gdj import GreedyDualJoin
+from penstock.policies.heeb import Heeb
+from penstock.policies.heeb_hist import HeebHist
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
@@ -29,6 +31,8 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     GreedyDualJoin,
     Clock,
     ClockExp,
+    Heeb,
+    HeebHist,
 )
 
 _REGISTRY: dict[str, type[Policy]] = {policy.name: policy for policy in _BUILT_IN}

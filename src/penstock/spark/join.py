@@ -163,6 +163,11 @@ def bounded_join(
         emit=emit,
         event_time=EVENT_TIME if marked else None,
     )
+    if count > 1 and spec.join.policy.needs_whole_stream:
+        raise PenstockError(
+            f"{spec.join.policy.name} with these models goes by time or by the last value of a stream, but "
+            f"each of {count} buckets sees only some of the keys; give buckets=1."
+        )
     spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
     if emit == "all":
         fields += [

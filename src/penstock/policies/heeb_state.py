@@ -1,0 +1,244 @@
+"""The state of HEEB: the models of the streams as tables, the tuples that compete, and what has come."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import PolicyOptionError
+from penstock.kernels.benefit import (
+    AUTO,
+    KNOWN,
+    LOW,
+    PLACES,
+    SD,
+    SLOPE,
+    STATIC,
+    STEP,
+    TREND,
+    WALK,
+    WHOLE,
+    WIDTH,
+    A,
+    B,
+    Outlook,
+    trend_width,
+    walk_width,
+)
+from penstock.kernels.queue import Queue
+from penstock.models import (
+    AR1,
+    LinearTrend,
+    Model,
+    RandomWalk,
+    Sequence,
+    Stationary,
+)
+from penstock.policies.base import Setting
+
+WAYS = ("auto", "direct", "time", "value", "table")
+JOINING = ("exp", "fixed")
+
+MOST_DEEP = 1 << 21  # entries of a table with a row per step left
+MOST_TABLE = 1 << 20
+GRID_POINTS = 97  # a side, of the surface of AR(1)
+MOST_ALPHA = 512.0  # where it is observed
+LEARNT_LEFT_OUT = 1e-4  # weights that a model learnt on the way leaves out
+OBSERVE = 512  # arrivals between two looks at the average lifetime
+HISTORY = 1_024  # values of a stream that a model is learnt from
+
+# Counters.
+TICKING = 0  # 1: time counts ticks, 0: the arrivals of each stream
+TICK = 1  # the present tick
+WAY = 2
+LEARNING = 3  # +stream: 1 if its model is learnt
+OBSERVING = 5  # 1: alpha follows the average lifetime
+NUMERIC = 6  # 1: keys are numbers
+ANCHOR = 7  # steps after which a benefit that was carried on is added up anew
+ALL = 8  # 1: all tuples compete, not only the oldest of a key
+BUCKETS = 9  # of the histograms over the offset; 0: there are none
+FORM = 10  # the kind of process where it is known
+HIGH = 11  # +stream: the largest offset of its histogram
+FITTED = 13  # +stream: the kind its histogram is of
+COUNTERS = 15
+
+DIRECT, TIMED, VALUED, TABLED = 1, 2, 3, 4
+
+# Instead of the place of a tuple among those that compete.
+APART = -1  # an older tuple of its key does
+WAITING = -2  # it is without hope
+
+# Moments.
+BEGAN = 0  # the time of the first arrival
+NOW = 1
+LIVED = 2  # steps that tuples spent in memory, since the last look
+GONE = 3  # how many of them left
+STARTED = 4  # 1 once there was an arrival
+COMMON_ALPHA = 5
+FADING = 6  # what is left of the observations of the histograms from one fit to the next
+MOMENTS = 7
+
+
+class Hopeless(NamedTuple):
+    """Tuples that will never match again, by arrival."""
+
+    queue: Queue
+
+
+class HeebState(NamedTuple):
+    """The models, the tuples that compete, and what has come of the streams.
+
+    Tuples of one key and stream have the same prospects but for their windows, so only the oldest of them
+    competes (all do where late arrivals make the oldest another than the first). Those that a trend has
+    passed are worth nothing for ever: they wait in a queue and are not looked at again.
+    """
+
+    outlook: Outlook
+    hopeless: Hopeless
+    members: np.ndarray  # the competing tuples of each pool, without order
+    length: np.ndarray
+    seen: np.ndarray  # arrivals of each stream
+    last: np.ndarray  # the last value of each, as multiples of its step
+    rate: np.ndarray  # arrivals per unit of time where known, 0 elsewhere
+    factor: np.ndarray  # how many arrivals of a stream a tick has, in relation
+    stretch: np.ndarray  # how many of its own steps a stream makes in a common step
+    counters: np.ndarray
+    moments: np.ndarray
+    history: np.ndarray
+    values: np.ndarray  # of the codes of keys; empty: a code is its value
+    buckets: np.ndarray  # stream, bucket
+
+
+class Sizes:
+    """How large the tables of the models must be."""
+
+    def __init__(self, reach: int) -> None:
+        self.width = self.places = self.spots = self.table = self.deep = self.history = 0
+        self.reach = reach
+
+    def need(self, model: Model | None, way: str, name: str, numeric: bool) -> None:
+        """Make room for a model."""
+        if model is not None and not numeric and not isinstance(model, Stationary):
+            raise PolicyOptionError(
+                f"{name}: {type(model).__name__} is a model of numbers, but the keys are not numbers. Use "
+                "Stationary, or join on a numeric column."
+            )
+        if isinstance(model, Sequence):
+            self.places = max(self.places, len(set(model.values)))
+            self.spots = max(self.spots, len(model.values))
+        elif isinstance(model, Stationary):
+            self.width = max(self.width, len(model.values))
+            self.places = max(self.places, len(model.values))
+        elif isinstance(model, LinearTrend):
+            noise = model.noise.table
+            self.width = max(self.width, len(noise))
+            if is_whole(model) and way in ("auto", "table"):
+                slope = round(model.slope / model.step)
+                self._tables(trend_width(model.noise.low, len(noise), slope, self.reach)[1])
+        elif isinstance(model, RandomWalk):
+            _, steps = model.steps
+            self.width = max(self.width, len(steps))
+            if way in ("auto", "table"):
+                self._tables(walk_width(model.drift / model.step, _sd(model), self.reach)[1])
+        elif isinstance(model, AR1) and way in ("auto", "table"):
+            self.table = max(self.table, GRID_POINTS**2)
+
+    def _tables(self, width: int) -> None:
+        if width <= MOST_TABLE:
+            self.table = max(self.table, width)
+            if width * self.reach <= MOST_DEEP:
+                self.deep = max(self.deep, width * self.reach)
+
+    def need_to_learn(self, room: int | None) -> None:
+        """Within the memory for counts where that is limited: history, shares, weights and table."""
+        if room is None:
+            self.history, places, table = HISTORY, HISTORY, 4_096
+        else:
+            words = max(0, room // 16 - 2 * self.reach)
+            self.history = max(16, words // 8)
+            places, table = self.history, max(16, words // 2)
+        self.width, self.places = max(self.width, places), max(self.places, places)
+        self.table = max(self.table, table)
+
+
+def is_whole(model: LinearTrend) -> bool:
+    """Whether the tuples at one distance from a trend see the same future."""
+    return bool(model.slope != 0 and float(model.slope / model.step).is_integer())
+
+
+def _sd(model: RandomWalk) -> float:
+    """The spread of the rounded steps, in multiples of the model's step."""
+    low, steps = model.steps
+    numbers = np.arange(low, low + len(steps))
+    return math.sqrt(float((numbers - numbers @ steps) ** 2 @ steps))
+
+
+def values_of(setting: Setting) -> tuple[np.ndarray, bool]:
+    """The number of each key code (empty: the code itself), and whether keys are numbers at all."""
+    if setting.labels is None:
+        return np.zeros(0), True
+    labels = setting.labels
+    if labels.dtype.kind not in "iuf":
+        return np.zeros(0), False
+    return np.ascontiguousarray(labels, np.float64), True
+
+
+def encode(outlook: Outlook, r: int, model: Model | None, setting: Setting) -> int:
+    """Write a model into the tables; the value, in steps, that it starts from."""
+    ints, par = outlook.ints[r], outlook.par[r]
+    par[STEP] = 1.0
+    if isinstance(model, Sequence):
+        values = np.array(model.values)
+        places = np.unique(values)
+        order = np.argsort(values, kind="stable")
+        outlook.kind[r] = KNOWN
+        ints[PLACES] = len(places)
+        outlook.places[r, : len(places)] = places
+        outlook.starts[r, : len(places) + 1] = np.searchsorted(values[order], np.append(places, np.inf))
+        outlook.spots[r, : len(values)] = order
+    elif isinstance(model, Stationary):
+        numbers, shares = _numbered(model, setting)
+        outlook.kind[r] = STATIC
+        ints[PLACES] = len(numbers)
+        outlook.places[r, : len(numbers)] = numbers
+        outlook.noise[r, : len(numbers)] = shares
+    elif isinstance(model, LinearTrend):
+        noise = model.noise.table
+        outlook.kind[r] = TREND
+        outlook.noise[r, : len(noise)] = noise
+        ints[[LOW, WIDTH]] = model.noise.low, len(noise)
+        ints[WHOLE] = is_whole(model)
+        ints[SLOPE] = round(model.slope / model.step) if is_whole(model) else 0
+        par[[A, B, STEP]] = model.slope / model.step, model.intercept / model.step, model.step
+    elif isinstance(model, RandomWalk):
+        low, steps = model.steps
+        outlook.kind[r] = WALK
+        outlook.noise[r, : len(steps)] = steps
+        ints[[LOW, WIDTH]] = low, len(steps)
+        par[[A, SD, STEP]] = model.drift / model.step, _sd(model), model.step
+        return round(model.start / model.step)
+    elif isinstance(model, AR1):
+        outlook.kind[r] = AUTO
+        par[[A, B, SD]] = model.phi, model.mean / model.step, model.spread / model.step
+        par[STEP] = model.step
+        return round(model.mean / model.step)
+    return 0
+
+
+def _numbered(model: Stationary, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a distribution as numbers, in order; keys that are not numbers as their codes."""
+    known: Any = model.values
+    if setting.labels is not None and setting.labels.dtype.kind not in "iuf":
+        codes = {label: code for code, label in enumerate(setting.labels.tolist())}
+        pairs = [(float(codes[v]), p) for v, p in zip(known, model.probabilities, strict=True) if v in codes]
+    else:
+        try:
+            pairs = [(float(v), p) for v, p in zip(known, model.probabilities, strict=True)]
+        except (TypeError, ValueError) as error:
+            raise PolicyOptionError(
+                f"heeb: the values of the model are not numbers ({error}), but the keys are."
+            ) from error
+    pairs.sort()
+    return np.array([v for v, _ in pairs], np.float64), np.array([p for _, p in pairs])
