@@ -24,10 +24,12 @@ if TYPE_CHECKING:
         ManyRun,
         ManyState,
         ManyStats,
+        Optimum,
         Plan,
         PlanRow,
         WindowJoin,
         join_many,
+        optimal_join,
         plan,
     )
     from penstock.window import Landmark, Rows, Within
@@ -45,6 +47,7 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "Optimum",
     "PenstockError",
     "Plan",
     "PlanRow",
@@ -53,6 +56,7 @@ __all__ = [
     "WindowJoin",
     "Within",
     "join_many",
+    "optimal_join",
     "plan",
     "policies",
 ]

@@ -3,6 +3,7 @@
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.many import ManyRun, ManyStats, join_many
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
+from penstock.joins.optimal import Optimum, optimal_join
 from penstock.joins.plan import plan
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.state import JoinState, Output
@@ -21,6 +22,7 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "Optimum",
     "Output",
     "Plan",
     "PlanRow",
@@ -28,5 +30,6 @@ __all__ = [
     "WindowJoin",
     "arrivals_of",
     "join_many",
+    "optimal_join",
     "plan",
 ]

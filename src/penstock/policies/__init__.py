@@ -14,6 +14,7 @@ from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
+from penstock.policies.opt import Opt
 from penstock.policies.prob import Prob
 from penstock.policies.python import Item, PythonPolicy
 from penstock.policies.rand import Rand
@@ -29,6 +30,7 @@ __all__ = [
     "Lfu",
     "Life",
     "Lru",
+    "Opt",
     "Policy",
     "Prob",
     "PythonPolicy",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.errors import PolicyOptionError
-from penstock.kernels.layout import Store
+from penstock.kernels.layout import TIMED, Store
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,10 @@ class Trace:
 
     stream: np.ndarray
     key: np.ndarray
-    time: np.ndarray
+    time: np.ndarray  # by which tuples expire
     row: np.ndarray
+    step: np.ndarray  # the number of the step to which each arrival belongs
+    keep: np.ndarray | None = None  # for `opt`, decisions made before: per arrival, the step it is kept to
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Setting:
     trace: Trace | None = None
     streams: int = 2
     partial: bool = False  # an arrival may match some tuples of a key and not others
+    window: int = TIMED  # kind of window
+    warmup: int = 0  # first steps whose results do not count
 
     @property
     def total(self) -> int:
@@ -63,6 +67,8 @@ class Policy:
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
+    counts_bytes: ClassVar[bool] = True  # works under a byte budget
+    bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
     needs_model: ClassVar[bool] = False
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 

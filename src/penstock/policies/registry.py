@@ -15,6 +15,7 @@ from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
+from penstock.policies.opt import Opt
 from penstock.policies.prob import Prob
 from penstock.policies.rand import Rand
 
@@ -29,6 +30,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     GreedyDualJoin,
     Clock,
     ClockExp,
+    Opt,
 )
 
 _REGISTRY: dict[str, type[Policy]] = {policy.name: policy for policy in _BUILT_IN}
