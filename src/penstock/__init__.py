@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock import policies
+    from penstock import models, policies
     from penstock.budget import Bytes, Fraction, Tuples
     from penstock.errors import PenstockError
     from penstock.joins import (
@@ -56,6 +56,7 @@ __all__ = [
     "WindowJoin",
     "Within",
     "join_many",
+    "models",
     "optimal_join",
     "plan",
     "policies",
@@ -75,8 +76,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "policies":
-        return import_module("penstock.policies")
+    if name in ("models", "policies"):
+        return import_module(f"penstock.{name}")
     value = getattr(import_module(f"penstock.{_HOME.get(name, 'joins')}"), name)
     globals()[name] = value
     return value

@@ -218,6 +218,22 @@ def codes_of(columns: Sequence[Sequence[pd.Series]], sides: Sequence[str]) -> tu
     return list(np.split(combined, np.cumsum(lengths)[:-1])), size
 
 
+def labels_of(columns: Sequence[Sequence[pd.Series]], codes: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The key that each code of `codes_of` stands for, as numbers or objects; without its parts if it has
+    several.
+    """
+    if len(columns[0]) != 1:
+        return np.full(count, None, object)
+    parts = [_values(series) for (series,) in columns]
+    kinds = {part.dtype.kind for part in parts if len(part)}
+    labels = np.zeros(count, np.result_type(*parts) if len(kinds) == 1 and kinds <= {"i", "f"} else object)
+    for part, code in zip(parts, codes, strict=True):
+        labels[code[code >= 0]] = part[code >= 0]
+    if labels.dtype == object and pd.api.types.infer_dtype(labels, skipna=False) in _NUMERIC:
+        return labels.astype(np.float64)
+    return labels
+
+
 def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
     """Codes over the concatenation of several columns, -1 for null."""
     parts = [_values(s) for s in series if len(s)] or [np.empty(0, np.int64)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from penstock.columns import Table, codes_of, column, column_names, times_of
+from penstock.columns import Table, codes_of, column, column_names, labels_of, times_of
 from penstock.errors import ColumnError
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS
@@ -30,6 +31,7 @@ class Arrivals:
     keys: int
     unit: str
     nulls: tuple[int, int]
+    labels: Callable[[], np.ndarray] | None = None  # the key of each code, when asked for
 
     def __len__(self) -> int:
         return len(self.key)
@@ -54,6 +56,13 @@ class Arrivals:
             mine = self.stream == stream
             numbers[mine] = np.arange(np.count_nonzero(mine))
         return numbers
+
+    def valued(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Keys for a policy that looks at their values: whole numbers as they are, others with labels."""
+        labels = np.empty(0, object) if self.labels is None else self.labels()
+        if labels.dtype.kind == "i" or (labels.dtype.kind == "f" and _are_whole(labels)):
+            return labels.astype(np.int64)[self.key], None
+        return self.key, labels
 
     def batch(self, clocked: np.ndarray, start: int, stop: int) -> Batch:
         """A slice for a driver."""
@@ -126,6 +135,7 @@ def arrivals_of(
         keys=count,
         unit=times.unit,
         nulls=(int(np.count_nonzero(codes[0] < 0)), int(np.count_nonzero(codes[1] < 0))),
+        labels=partial(labels_of, keys, codes, count),
     )
     for side in (0, 1):
         merged.stream[place[side]] = side
@@ -135,6 +145,11 @@ def arrivals_of(
         if sized:
             merged.size[place[side]] = sizes[side]
     return merged
+
+
+def _are_whole(labels: np.ndarray) -> bool:
+    """Whether floats are whole numbers that they can tell apart."""
+    return bool((np.abs(labels) < 2.0**53).all() and (labels == np.floor(labels)).all())
 
 
 def _in_time(times: np.ndarray) -> np.ndarray:

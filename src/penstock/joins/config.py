@@ -52,8 +52,8 @@ class Config:
     lateness: tuple[float, float] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
 
-    def build(self, trace: Trace | None = None) -> tuple[Store, Any]:
-        """An empty store and the state of the policy."""
+    def build(self, trace: Trace | None = None, labels: np.ndarray | None = None) -> tuple[Store, Any]:
+        """An empty store and the state of the policy; `labels` are the keys that codes stand for."""
         store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
         store.horizon[:] = self.window.horizons
         store.meta[WINDOW] = self.window.kind
@@ -74,6 +74,8 @@ class Config:
             partial=self.lateness is not None,
             window=self.window.kind,
             warmup=self.warmup,
+            step=self.step,
+            labels=labels,
         )
         return store, self.policy.build(setting)
 

@@ -63,9 +63,11 @@ class JoinState:
     [1]
     """
 
-    def __init__(self, config: Config, trace: Trace | None = None) -> None:
+    def __init__(
+        self, config: Config, trace: Trace | None = None, labels: np.ndarray | None = None
+    ) -> None:
         self.config = config
-        self.store, self.policy = config.build(trace)
+        self.store, self.policy = config.build(trace, labels)
         self.seconds = 0.0
         self.peak_beyond = 0
         self._latest: float = -math.inf

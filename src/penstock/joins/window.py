@@ -154,11 +154,12 @@ class WindowJoin:
         trace = None
         if config.policy.needs_future:
             trace = arrivals.trace(config.window.kind, config.step, keep)
-        state = JoinState(config, trace).warm()
+        key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
+        state = JoinState(config, trace, labels).warm()
         size = arrivals.size if len(arrivals.size) else None
         parts = [
             state.process(
-                arrivals.stream, arrivals.key, arrivals.time, arrivals.row, size, collect=collect, log=log
+                arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
             ),
             state.finish(collect=collect, log=log),
         ]

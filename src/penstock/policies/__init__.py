@@ -11,6 +11,7 @@ from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
 from penstock.policies.gdj import GreedyDualJoin
+from penstock.policies.heeb import Heeb
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
@@ -26,6 +27,7 @@ __all__ = [
     "ClockExp",
     "Fifo",
     "GreedyDualJoin",
+    "Heeb",
     "Item",
     "Lfu",
     "Life",

@@ -42,6 +42,8 @@ class Setting:
     partial: bool = False  # an arrival may match some tuples of a key and not others
     window: int = TIMED  # kind of window
     warmup: int = 0  # first steps whose results do not count
+    step: str = "arrival"  # or "tick"
+    labels: np.ndarray | None = None  # the key of each code; None: codes are whole numbers that are keys
 
     @property
     def total(self) -> int:
@@ -70,6 +72,7 @@ class Policy:
     counts_bytes: ClassVar[bool] = True  # works under a byte budget
     bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
     needs_model: ClassVar[bool] = False
+    reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property

@@ -12,6 +12,7 @@ from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
 from penstock.policies.gdj import GreedyDualJoin
+from penstock.policies.heeb import Heeb
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
@@ -30,6 +31,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     GreedyDualJoin,
     Clock,
     ClockExp,
+    Heeb,
     Opt,
 )
 

@@ -11,17 +11,23 @@ True
 from penstock.workloads.bursty import bursty_pair
 from penstock.workloads.clock import ViewerGuide, sensor_bursts, viewers_and_guide
 from penstock.workloads.gdj import gdj_attributes, gdj_pair, gdj_stream
+from penstock.workloads.heeb import floor, roof, tower, trends, walk
 from penstock.workloads.zipf import StreamPair, zipf_pair, zipf_probabilities
 
 __all__ = [
     "StreamPair",
     "ViewerGuide",
     "bursty_pair",
+    "floor",
     "gdj_attributes",
     "gdj_pair",
     "gdj_stream",
+    "roof",
     "sensor_bursts",
+    "tower",
+    "trends",
     "viewers_and_guide",
+    "walk",
     "zipf_pair",
     "zipf_probabilities",
 ]

@@ -1,0 +1,175 @@
+"""Models fitted to the last values of a stream while it runs, and the choice among them by BIC.
+
+What `penstock.models.select` does with more care for a whole series: a stationary distribution, a linear
+trend, a random walk and AR(1) are fitted by least squares, and the one with the lowest criterion is taken.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from penstock.kernels.benefit import (
+    AUTO,
+    FOUND,
+    NUMBERS,
+    PLACES,
+    SD,
+    SLOPE,
+    STEP,
+    TREND,
+    WALK,
+    WHOLE,
+    WIDTH,
+    A,
+    B,
+    fill_noise,
+)
+from penstock.kernels.jit import jit, rare
+
+FIRST_FIT = 32  # values after which a model is fitted for the first time
+EVERY = 256  # values between two fits later on
+SMALLEST = 1.0 / 12.0  # variance of rounding: no fit is closer than that
+
+
+@jit
+def fit_is_due(seen):
+    """Whether a stream of which so many values have come is looked at: after 32, 64, 128, then every 256."""
+    if seen % EVERY == 0:
+        return seen > 0
+    return seen == FIRST_FIT or seen == 2 * FIRST_FIT or seen == 4 * FIRST_FIT
+
+
+@jit
+def _normal(n, variance):
+    """The log-likelihood of n values that a least-squares fit leaves with this variance."""
+    return -0.5 * n * (math.log(2.0 * math.pi * max(variance, SMALLEST)) + 1.0)
+
+
+@rare
+def fit(outlook, r, values, first, numeric):
+    """Set the model of stream r to what explains its last values best.
+
+    `first` is the time of the first of them. Weights must be set, and tables built, by the caller.
+    """
+    n = values.shape[0]
+    weight = math.log(n)
+    ordered = np.sort(values)
+    criterion, distinct = _stationary(ordered)
+    best = FOUND
+    par = np.zeros(NUMBERS)
+    if numeric:
+        found = _trend(values, first)
+        score = 3.0 * weight - 2.0 * found[0] * (n - 1) / n
+        if score < criterion:
+            criterion, best = score, TREND
+            par[A], par[B], par[SD] = found[1], found[2], found[3]
+        found = _walk(values)
+        score = 2.0 * weight - 2.0 * found[0]
+        if score < criterion:
+            criterion, best = score, WALK
+            par[A], par[SD] = found[1], found[2]
+        found = _auto(values)
+        score = 3.0 * weight - 2.0 * found[0]
+        if found[3] > 0.0 and score < criterion:
+            best = AUTO
+            par[A], par[B], par[SD] = found[1], found[2], found[3]
+    outlook.kind[r] = best
+    outlook.par[r, A], outlook.par[r, B], outlook.par[r, SD] = par[A], par[B], par[SD]
+    outlook.par[r, STEP] = 1.0
+    outlook.ints[r, WHOLE] = 0
+    outlook.ints[r, SLOPE] = 0
+    if best == FOUND:
+        _keep_shares(outlook, r, ordered, distinct)
+    elif best == TREND:
+        fill_noise(outlook, r, 0.0, max(math.sqrt(max(par[SD] ** 2 - SMALLEST, 0.0)), 0.2))
+    elif best == WALK:
+        fill_noise(outlook, r, par[A], max(math.sqrt(max(par[SD] ** 2 - SMALLEST, 0.0)), 0.1))
+
+
+@rare
+def _stationary(ordered):
+    """BIC of the shares of the values, and how many there are."""
+    n = ordered.shape[0]
+    found, distinct, run = 0.0, 0, 0
+    for i in range(n):
+        run += 1
+        if i == n - 1 or ordered[i + 1] != ordered[i]:
+            found += run * math.log(run / n)
+            distinct += 1
+            run = 0
+    return (distinct - 1) * math.log(n) - 2.0 * found * (n - 1) / n, distinct
+
+
+@rare
+def _keep_shares(outlook, r, ordered, distinct):
+    """The values and their shares; where there is no room for all, every so many are left out."""
+    n, room = ordered.shape[0], min(outlook.places.shape[1], outlook.noise.shape[1])
+    kept, run = 0, 0
+    for i in range(n):
+        run += 1
+        if i == n - 1 or ordered[i + 1] != ordered[i]:
+            if kept < room and (distinct <= room or run > 1):
+                outlook.places[r, kept] = ordered[i]
+                outlook.noise[r, kept] = run / n
+                kept += 1
+            run = 0
+    outlook.ints[r, PLACES] = kept
+    outlook.ints[r, WIDTH] = kept
+
+
+@rare
+def _trend(values, first):
+    """Least squares: log-likelihood, slope, intercept at time 0, and the spread of the rest."""
+    n = values.shape[0]
+    middle, mean = 0.5 * (n - 1), 0.0
+    for i in range(n):
+        mean += values[i]
+    mean /= n
+    both, square, spread = 0.0, 0.0, 0.0
+    for i in range(n):
+        both += (i - middle) * (values[i] - mean)
+        square += (i - middle) ** 2
+        spread += (values[i] - mean) ** 2
+    slope = both / square
+    variance = max(spread - slope * both, 0.0) / n
+    return np.array([_normal(n, variance), slope, mean - slope * (middle + first), math.sqrt(variance)])
+
+
+@rare
+def _walk(values):
+    """Mean and spread of the steps: log-likelihood, drift, spread."""
+    n = values.shape[0] - 1
+    drift = np.float64(values[n] - values[0]) / n
+    variance = 0.0
+    for i in range(n):
+        variance += (values[i + 1] - values[i] - drift) ** 2
+    variance /= n
+    return np.array([_normal(n, variance), drift, math.sqrt(max(variance, SMALLEST))])
+
+
+@rare
+def _auto(values):
+    """AR(1): log-likelihood, phi, long-run mean and long-run spread; the last is 0 if there is no such fit."""
+    n = values.shape[0] - 1
+    x, y = 0.0, 0.0
+    for i in range(n):
+        x += values[i]
+        y += values[i + 1]
+    x /= n
+    y /= n
+    both, square, spread = 0.0, 0.0, 0.0
+    for i in range(n):
+        both += (values[i] - x) * (values[i + 1] - y)
+        square += (values[i] - x) ** 2
+        spread += (values[i + 1] - y) ** 2
+    none = np.zeros(4)
+    if square <= 0.0:
+        return none
+    phi = both / square
+    if not 0.02 < abs(phi) < 0.995:
+        return none
+    variance = max(spread - phi * both, 0.0) / n
+    long_run = math.sqrt(max(variance, SMALLEST) / (1.0 - phi * phi))
+    return np.array([_normal(n, variance), phi, (y - phi * x) / (1.0 - phi), long_run])

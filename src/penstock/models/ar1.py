@@ -1,0 +1,127 @@
+"""AR(1): every value leans towards a mean and remembers the one before."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.models.base import (
+    Floats,
+    History,
+    Model,
+    ModelError,
+    _log,
+    _number,
+    _series,
+    _steps,
+    _values,
+    _whole,
+    normal_cell,
+    past_of,
+)
+
+
+@dataclass(frozen=True)
+class AR1(Model):
+    """`X_t = phi * X_{t-1} + const + Y_t` with normal noise; values are its multiples of `step`, rounded.
+
+    >>> from penstock.models import AR1
+    >>> model = AR1(phi=0.72, const=5.59, sd=4.22)
+    >>> round(model.mean, 2), round(model.spread, 2)
+    (19.96, 6.08)
+    >>> model.pmf([20], ahead=[1, 2, 50], history=[30]).round(4)[:, 0].tolist()
+    [0.0222, 0.0468, 0.0655]
+    """
+
+    phi: float
+    const: float
+    sd: float
+    step: float = 1.0
+
+    independent: ClassVar[bool] = False
+    parameters: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        _number("phi", self.phi)
+        _number("const", self.const)
+        _number("sd", self.sd, above=0.0)
+        _number("step", self.step, above=0.0)
+        if abs(self.phi) >= 1 or self.phi == 0:
+            raise ModelError(
+                f"phi={self.phi!r} is not allowed; it is between -1 and 1 and not 0. Use RandomWalk for 1 and "
+                "Stationary for 0."
+            )
+
+    @property
+    def mean(self) -> float:
+        """The value that the stream leans towards."""
+        return self.const / (1.0 - self.phi)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of values far apart."""
+        return self.sd / math.sqrt(1.0 - self.phi**2)
+
+    def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
+        """A normal distribution around what is left of the last value's distance from the mean."""
+        last = past_of(history).last
+        ahead, values = _steps(ahead).astype(np.float64), _values(values)
+        kept = np.full(len(ahead), 0.0) if last is None else self.phi**ahead
+        mean = self.mean + kept * ((last or 0.0) - self.mean) if last is not None else self.mean + kept
+        sd = self.spread * np.sqrt(1.0 - kept**2)
+        return normal_cell((values[None, :] - mean[:, None]) / self.step, sd[:, None] / self.step)
+
+    def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
+        """n values, the first from the long-run distribution.
+
+        >>> from penstock.models import AR1
+        >>> AR1(0.5, 10, 2).sample(4).tolist()
+        [20, 20, 21, 21]
+        """
+        random = np.random.default_rng(seed)
+        noise = random.normal(0.0, self.sd, _whole("n", n, 0))
+        found = np.empty(n)
+        at = self.mean + (self.spread / self.sd) * noise[0] if n else 0.0
+        for i in range(n):
+            at = at if i == 0 else self.phi * at + self.const + noise[i]
+            found[i] = at
+        whole = np.rint(found / self.step).astype(np.int64)
+        return whole if self.step == 1.0 else whole * self.step
+
+    @classmethod
+    def fit(cls, series: ArrayLike) -> AR1:
+        """Maximum likelihood (least squares of each value on the one before).
+
+        >>> from penstock.models import AR1
+        >>> fitted = AR1.fit(AR1(0.7, 30, 20).sample(5_000))
+        >>> round(fitted.phi, 1), round(fitted.sd)
+        (0.7, 20)
+        """
+        from statsmodels.tsa.ar_model import AutoReg
+
+        found = _series(series, 4)
+        if np.ptp(found[:-1]) == 0:
+            raise ModelError("The series does not change, so nothing can be learnt of how; use Stationary.")
+        fitted = AutoReg(found, lags=1, trend="c").fit()
+        const, phi = (float(p) for p in fitted.params)
+        if not 0 < abs(phi) < 1:
+            raise ModelError(
+                f"The series is not one of AR(1): each value is {phi:.3g} times the one before. Use RandomWalk "
+                "or LinearTrend, or models.select."
+            )
+        return cls(phi, const, math.sqrt(max(float(np.mean(fitted.resid**2)), 1e-4)))
+
+    def log_likelihood(self, series: ArrayLike) -> float:
+        """The sum of the logarithms of the probabilities given the value before, the first value left out.
+
+        >>> from penstock.models import AR1
+        >>> round(AR1(0.5, 0, 1).log_likelihood([2, 1, 0]), 3)
+        -2.035
+        """
+        found = _series(series)
+        rest = found[1:] - self.phi * found[:-1] - self.const
+        return _log(normal_cell(rest / self.step, self.sd / self.step))

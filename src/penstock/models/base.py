@@ -1,0 +1,158 @@
+"""What a model of a stream is: what it says of the values to come, given what has come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.errors import PenstockError
+
+Floats = NDArray[np.float64]
+
+
+class ModelError(PenstockError):
+    """A model was given parameters, values or a history that it cannot work with."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A history in short: the time of its last value (the first has time 0), and that value.
+
+    >>> from penstock.models import Past
+    >>> Past(now=9, last=4.0)
+    Past(now=9, last=4.0)
+    """
+
+    now: int
+    last: float | None = None
+
+
+History = Past | Sequence[float] | NDArray[Any]
+
+
+def past_of(history: History) -> Past:
+    """The time and the last value of a history, which may be empty.
+
+    >>> from penstock.models.base import past_of
+    >>> past_of([3, 1, 4])
+    Past(now=2, last=4.0)
+    """
+    if isinstance(history, Past):
+        return history
+    values = np.asarray(history, np.float64)
+    if values.ndim != 1:
+        raise ModelError(
+            f"A history is a sequence of values or a Past; an array of shape {values.shape} was given."
+        )
+    return Past(len(values) - 1, float(values[-1]) if len(values) else None)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Base of all models. A model is a frozen record of its parameters; it keeps no history.
+
+    Values are whole numbers unless the model has a `step`, of which they are then the multiples. Time counts
+    the values of the stream from 0.
+    """
+
+    independent: ClassVar[bool] = True  # values of different times do not depend on each other
+    parameters: ClassVar[int] = 0  # how many are fitted, for the information criterion
+
+    def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
+        """`Pr{X_{t+d} = v | history}` for every d of `ahead` (rows) and every v of `values` (columns)."""
+        raise ModelError(f"{type(self).__name__} has no pmf(); a model must define it.")
+
+    def first_reference(self, values: ArrayLike, ahead: int, history: History = ()) -> Floats:
+        """The probability that v comes at t+d and at no time between, for d from 1 to `ahead`.
+
+        For independent values it is a product. Otherwise the last value decides what follows, and a visit at
+        t+d is a first visit at some t+k followed by a return in d-k steps, which is solved for the first.
+        """
+        values, ahead = _values(values), _whole("ahead", ahead)
+        steps = np.arange(1, ahead + 1)
+        visits = self.pmf(values, steps, history)
+        if self.independent:
+            missed = np.cumprod(1.0 - visits, axis=0)
+            return visits * np.vstack([np.ones((1, len(values))), missed[:-1]])
+        now = past_of(history).now
+        returns = np.column_stack([self.pmf([v], steps, Past(now, float(v)))[:, 0] for v in values])
+        first = np.empty_like(visits)
+        for d in range(ahead):
+            first[d] = visits[d] - (first[:d] * returns[:d][::-1]).sum(axis=0)
+        return np.clip(first, 0.0, 1.0)
+
+    def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
+        """The first n values of a stream that follows the model."""
+        raise ModelError(f"{type(self).__name__} has no sample(); a model must define it.")
+
+    @classmethod
+    def fit(cls, series: ArrayLike) -> Model:
+        """The model of this kind that fits a series best."""
+        raise ModelError(f"{cls.__name__} has no fit(); choose another model.")
+
+    def log_likelihood(self, series: ArrayLike) -> float:
+        """How well the model explains a series: the sum of the logarithms of its probabilities."""
+        raise ModelError(f"{type(self).__name__} has no log_likelihood().")
+
+
+def _values(values: ArrayLike) -> Floats:
+    found = np.atleast_1d(np.asarray(values, np.float64))
+    if found.ndim != 1:
+        raise ModelError(f"values is a sequence of numbers; an array of shape {found.shape} was given.")
+    return found
+
+
+def _steps(ahead: ArrayLike) -> NDArray[np.int64]:
+    found = np.atleast_1d(np.asarray(ahead))
+    if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 1):
+        raise ModelError(f"ahead={ahead!r} is not allowed; it is one or more whole numbers of steps from 1 up.")
+    return found.astype(np.int64)
+
+
+def _whole(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ModelError(f"{name}={value!r} is not allowed; it is a whole number from {least} up.")
+    return int(value)
+
+
+def _number(name: str, value: Any, above: float = -math.inf) -> float:
+    fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not fine or not math.isfinite(value) or value <= above:
+        limit = "a finite number" if above == -math.inf else f"a finite number above {above:g}"
+        raise ModelError(f"{name}={value!r} is not allowed; it is {limit}.")
+    return float(value)
+
+
+def _series(series: ArrayLike, least: int = 2) -> Floats:
+    try:
+        found = np.asarray(series, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"A series is a sequence of numbers; this one is not: {error}") from error
+    if found.ndim != 1 or len(found) < least or not np.isfinite(found).all():
+        raise ModelError(
+            f"A series is a sequence of at least {least} finite numbers; one of shape {found.shape} was given."
+        )
+    return found
+
+
+def _log(p: Floats) -> float:
+    """The sum of logarithms; what the model thinks impossible counts as very improbable."""
+    return float(np.log(np.maximum(p, 1e-300)).sum())
+
+
+def normal_cell(offset: ArrayLike, sd: ArrayLike) -> Floats:
+    """The probability that a normal variable with mean 0 rounds to a whole number at this offset from it.
+
+    >>> from penstock.models.base import normal_cell
+    >>> normal_cell([0, 1], 1.0).round(3).tolist()
+    [0.383, 0.242]
+    """
+    from scipy.special import ndtr  # SciPy takes its time to load
+
+    far = np.abs(np.asarray(offset, np.float64))  # the lower tail keeps its digits
+    return np.asarray(ndtr((0.5 - far) / sd) - ndtr((-0.5 - far) / sd), np.float64)

@@ -1,0 +1,77 @@
+"""A stream that is known beforehand (section 7.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.models.base import (
+    Floats,
+    History,
+    Model,
+    ModelError,
+    _series,
+    _steps,
+    _values,
+    _whole,
+    past_of,
+)
+
+
+@dataclass(frozen=True)
+class Sequence(Model):
+    """The values in their order, each with probability 1; after the last there are none.
+
+    >>> from penstock.models import Sequence
+    >>> Sequence([3, 1, 4, 1]).pmf([1, 4], ahead=[1, 2], history=[3]).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        found = _series(self.values, 1)
+        object.__setattr__(self, "values", tuple(found.tolist()))
+
+    def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
+        """1 where the sequence has the value, 0 elsewhere."""
+        at = past_of(history).now + _steps(ahead)
+        known = np.append(np.array(self.values), np.nan)
+        return np.asarray(
+            known[np.clip(at, 0, len(self.values))][:, None] == _values(values)[None, :], np.float64
+        )
+
+    def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
+        """The first n values: there is nothing to draw.
+
+        >>> from penstock.models import Sequence
+        >>> Sequence([3, 1, 4]).sample(2).tolist()
+        [3.0, 1.0]
+        """
+        if _whole("n", n, 0) > len(self.values):
+            raise ModelError(f"n={n} values were asked for; the sequence has {len(self.values)}.")
+        return np.array(self.values[:n])
+
+    @classmethod
+    def fit(cls, series: ArrayLike) -> Sequence:
+        """The series itself.
+
+        >>> from penstock.models import Sequence
+        >>> Sequence.fit([2, 7])
+        Sequence(values=(2.0, 7.0))
+        """
+        return cls(tuple(_series(series, 1).tolist()))
+
+    def log_likelihood(self, series: ArrayLike) -> float:
+        """0 for the sequence itself; any other is impossible.
+
+        >>> from penstock.models import Sequence
+        >>> Sequence([2, 7]).log_likelihood([2, 7])
+        0.0
+        """
+        found = _series(series, 1)
+        same = len(found) <= len(self.values) and np.array_equal(found, self.values[: len(found)])
+        return 0.0 if same else -np.inf

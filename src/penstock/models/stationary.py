@@ -1,0 +1,118 @@
+"""Streams whose values are drawn independently from one distribution, known or learnt from the past."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.models.base import (
+    Floats,
+    History,
+    Model,
+    ModelError,
+    _log,
+    _number,
+    _series,
+    _steps,
+    _values,
+    _whole,
+)
+from penstock.models.noise import probabilities_of
+
+
+@dataclass(frozen=True)
+class Stationary(Model):
+    """Every value is drawn from the same distribution, whatever came before (section 7.2).
+
+    >>> from penstock.models import Stationary
+    >>> model = Stationary(values=[1, 2, 5], probabilities=[0.5, 0.25, 0.25])
+    >>> model.pmf([1, 5, 9], ahead=[1, 100]).tolist()
+    [[0.5, 0.25, 0.0], [0.5, 0.25, 0.0]]
+    >>> model.first_reference([1], ahead=3)[:, 0].tolist()
+    [0.5, 0.25, 0.125]
+    """
+
+    values: tuple[Any, ...]
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        values = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "probabilities", probabilities_of(self.probabilities))
+        if len(values) != len(self.probabilities):
+            raise ModelError(
+                f"{len(values)} values and {len(self.probabilities)} probabilities were given; give one "
+                "probability per value."
+            )
+        if len(set(values)) != len(values):
+            raise ModelError("A value was given more than once; add up its probabilities.")
+
+    def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
+        """The same at every time."""
+        known = dict(zip(self.values, self.probabilities, strict=True))
+        row = np.array([known.get(v, 0.0) for v in np.atleast_1d(np.asarray(values)).tolist()])
+        return np.tile(row, (len(_steps(ahead)), 1))
+
+    def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
+        """n independent draws.
+
+        >>> from penstock.models import Stationary
+        >>> Stationary([7, 8], [0.5, 0.5]).sample(4).tolist()
+        [8, 7, 7, 7]
+        """
+        random = np.random.default_rng(seed)
+        return np.asarray(self.values)[random.choice(len(self.values), _whole("n", n, 0), p=self.probabilities)]
+
+    @classmethod
+    def fit(cls, series: ArrayLike) -> Stationary:
+        """The shares of the values in the series.
+
+        >>> from penstock.models import Stationary
+        >>> Stationary.fit([1, 1, 2, 1])
+        Stationary(values=(1, 2), probabilities=(0.75, 0.25))
+        """
+        counts = Counter(np.asarray(series).tolist())
+        if not counts:
+            raise ModelError("A series of at least one value is needed to learn from.")
+        total = sum(counts.values())
+        values = sorted(counts)
+        return cls(tuple(values), tuple(counts[v] / total for v in values))
+
+    def log_likelihood(self, series: ArrayLike) -> float:
+        """The sum of the logarithms of the values' probabilities.
+
+        >>> from penstock.models import Stationary
+        >>> round(Stationary([1, 2], [0.5, 0.5]).log_likelihood([1, 2]), 3)
+        -1.386
+        """
+        return _log(self.pmf(np.asarray(series), [1])[0])
+
+
+@dataclass(frozen=True)
+class Empirical(Stationary):
+    """A distribution learnt from the past, in which a value counts less the longer it is ago.
+
+    >>> from penstock.models import Empirical
+    >>> Empirical.fit([1, 1, 2, 2], memory=1.0).pmf([1, 2], [1]).round(3).tolist()
+    [[0.119, 0.881]]
+    """
+
+    @classmethod
+    def fit(cls, series: ArrayLike, memory: float | None = None) -> Empirical:
+        """The shares of the values, the one k steps before the last weighed with exp(-k / memory).
+
+        >>> from penstock.models import Empirical
+        >>> Empirical.fit([3, 3, 4, 4])
+        Empirical(values=(3, 4), probabilities=(0.5, 0.5))
+        """
+        found = _series(series, 1)
+        age = np.arange(len(found) - 1, -1, -1)
+        weight = np.ones(len(found)) if memory is None else np.exp(-age / _number("memory", memory, 0.0))
+        values, code = np.unique(found, return_inverse=True)
+        share = np.bincount(code, weights=weight)
+        plain = [int(v) if v == int(v) else v for v in _values(values).tolist()]
+        return cls(tuple(plain), tuple(share / share.sum()))

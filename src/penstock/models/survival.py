@@ -1,0 +1,150 @@
+"""`L_x`: how probable it is that a tuple is still in memory some steps from now (Table 1 and section 5.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import hint
+from penstock.models.base import Floats, ModelError, _number, _whole
+
+KINDS = ("fixed", "inf", "inv", "exp")
+LEFT_OUT = 1e-12  # weights less than this are left out
+FARTHEST = 1 << 20  # steps
+TRIED = 1 << 16  # steps for which the properties of a function are tried
+
+
+@dataclass(frozen=True)
+class Survival:
+    """One of the functions of Table 1: `fixed` (for `steps` steps), `inf`, `inv` or `exp` (with `alpha`).
+
+    >>> from penstock.models import Survival
+    >>> Survival("exp", alpha=2.0).weights(3).round(3).tolist()
+    [0.607, 0.368, 0.223]
+    >>> Survival("fixed", steps=2).weights(3).tolist()
+    [1.0, 1.0, 0.0]
+    """
+
+    kind: str = "exp"
+    alpha: float | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ModelError(f"L={self.kind!r} is not known{hint(self.kind, KINDS)}")
+        if self.kind == "exp":
+            _number("alpha", self.alpha, above=0.0)
+        if self.kind == "fixed":
+            _whole("steps", self.steps)
+
+    @property
+    def converges(self) -> bool:
+        """Whether the expected benefit of a join is finite with it, whatever the streams."""
+        return self.kind in ("exp", "fixed")
+
+    @property
+    def reach(self) -> int:
+        """After so many steps the weights are negligible.
+
+        >>> from penstock.models import Survival
+        >>> Survival("exp", alpha=12).reach
+        332
+        """
+        if self.kind == "fixed":
+            return int(self.steps or 0)
+        if self.kind == "exp":
+            return min(FARTHEST, math.ceil(float(self.alpha or 0.0) * -math.log(LEFT_OUT)))
+        return FARTHEST
+
+    def weights(self, ahead: int, pace: float = 1.0) -> Floats:
+        """`L(1)` to `L(ahead)`; with a pace, of steps of which so many pass in a unit of time."""
+        steps = np.arange(1, ahead + 1, dtype=np.float64) / pace
+        if self.kind == "exp":
+            return np.exp(-steps / float(self.alpha or 0.0))
+        if self.kind == "fixed":
+            return np.asarray(steps <= (self.steps or 0), np.float64)
+        return np.ones(ahead) if self.kind == "inf" else 1.0 / steps
+
+
+@dataclass(frozen=True)
+class OwnSurvival:
+    """A function of one's own, `function(dt)` for dt = 1, 2, ..., whose properties are checked.
+
+    It must give probabilities (1) that do not rise (2), with a finite sum (3), and more than 0 at dt = 1 (5).
+    One function serves all tuples, so what holds more benefit is given no less time (4).
+
+    >>> from penstock.models import OwnSurvival
+    >>> OwnSurvival(lambda dt: 0.5**dt).weights(3).tolist()
+    [0.5, 0.25, 0.125]
+    >>> OwnSurvival(lambda dt: 1 / dt)
+    Traceback (most recent call last):
+        ...
+    penstock.models.base.ModelError: L must have a finite sum (property 3): ...
+    """
+
+    function: Callable[[float], float]
+
+    converges = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ModelError(f"L={self.function!r} is not a function of the number of steps.")
+        tried = self.weights(TRIED)
+        wrong = np.flatnonzero(~((tried >= 0) & (tried <= 1)))
+        if len(wrong):
+            raise ModelError(
+                f"L must be a probability (property 1): at dt={wrong[0] + 1} it is {tried[wrong[0]]!r}."
+            )
+        rising = np.flatnonzero(tried[1:] > tried[:-1])
+        if len(rising):
+            raise ModelError(f"L must not rise (property 2): it does from dt={rising[0] + 1} to {rising[0] + 2}.")
+        if tried[0] <= 0:
+            raise ModelError("L must be above 0 at dt=1 (property 5), or every tuple is worth nothing.")
+        # A sum is finite if its blocks of doubling length shrink; those of 1/dt are all equal.
+        half, whole = tried[TRIED // 4 : TRIED // 2].sum(), tried[TRIED // 2 :].sum()
+        if whole > 0.95 * half and whole > LEFT_OUT:
+            raise ModelError(
+                "L must have a finite sum (property 3): that of this function does not seem to converge. Let it "
+                "fall faster than 1/dt, or cut it off."
+            )
+
+    @property
+    def reach(self) -> int:
+        """After so many steps the weights are negligible."""
+        tried = self.weights(TRIED)
+        return int(np.flatnonzero(tried > LEFT_OUT)[-1]) + 1
+
+    def weights(self, ahead: int, pace: float = 1.0) -> Floats:
+        """`L(1)` to `L(ahead)`; with a pace, of steps of which so many pass in a unit of time."""
+        return np.array([float(self.function(dt / pace)) for dt in range(1, ahead + 1)])
+
+
+AnySurvival = Survival | OwnSurvival
+
+
+def survival_of(given: Any, alpha: float | None = None, steps: int | None = None) -> AnySurvival:
+    """A survival from its name and parameters, from a function, or as it is.
+
+    >>> from penstock.models import survival_of
+    >>> survival_of("exp", alpha=12)
+    Survival(kind='exp', alpha=12, steps=None)
+    """
+    if isinstance(given, Survival | OwnSurvival):
+        return given
+    if callable(given):
+        return OwnSurvival(given)
+    return Survival(given, alpha, steps)
+
+
+def alpha_for(lifetime: float) -> float:
+    """The `alpha` with which `exp` predicts this average lifetime in steps, which is above 1.
+
+    >>> from penstock.models import alpha_for
+    >>> round(alpha_for(12.5), 3)
+    11.993
+    """
+    return -1.0 / math.log(1.0 - 1.0 / _number("lifetime", lifetime, above=1.0))
