@@ -150,7 +150,9 @@ def test_room_for_all_that_is_worth_keeping_needs_no_flow() -> None:
 def test_more_memory_is_never_worse() -> None:
     left, right = trend(400, 2)
     found = [
-        ps.optimal_join(left, right, on="key", time="ts", within=400, budget=ps.Tuples(k), step="tick").results
+        ps.optimal_join(
+            left, right, on="key", time="ts", within=400, budget=ps.Tuples(k), step="tick"
+        ).results
         for k in (2, 3, 5, 9, 17, 33)
     ]
     assert found == sorted(found)
@@ -167,7 +169,9 @@ def test_no_rows() -> None:
 
 def test_other_decisions_can_be_replayed() -> None:
     left, right = {"key": [1, 2], "ts": [0, 1]}, {"key": [2, 1, 1], "ts": [2, 3, 4]}
-    best = ps.optimal_join(left, right, on="key", time="ts", within=9, budget=ps.Tuples(2), allocation="equal")
+    best = ps.optimal_join(
+        left, right, on="key", time="ts", within=9, budget=ps.Tuples(2), allocation="equal"
+    )
     assert best.results == 2
     worse = best.decisions.slice(0, 0).to_pandas()
     worse.loc[0] = ["left", 1, 1, 2]

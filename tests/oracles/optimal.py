@@ -27,7 +27,9 @@ def kept_choices(candidates: list[Arrival], capacities: dict[int, list[int]]) ->
     choices: list[Buffer] = [frozenset()]
     for capacity, streams in [(c, s) for c, pools in capacities.items() for s in pools]:
         mine = [x.number for x in candidates if streams & (1 << x.stream)]
-        some = [frozenset(c) for size in range(min(capacity, len(mine)) + 1) for c in combinations(mine, size)]
+        some = [
+            frozenset(c) for size in range(min(capacity, len(mine)) + 1) for c in combinations(mine, size)
+        ]
         choices = [a | b for a in choices for b in some]
     yield from choices
 
@@ -73,7 +75,13 @@ def best_results(
 
 
 def follow(
-    left: list[Any], right: list[Any], decisions: list[dict[str, Any]], *, within: Any, step: str, warmup: int = 0
+    left: list[Any],
+    right: list[Any],
+    decisions: list[dict[str, Any]],
+    *,
+    within: Any,
+    step: str,
+    warmup: int = 0,
 ) -> tuple[int, list[list[int]]]:
     """Results, and the tuples of each stream in memory after each step, if exactly the decisions are kept."""
     until = {(("left", "right").index(d["stream"]), d["row"]): d["until"] for d in decisions}

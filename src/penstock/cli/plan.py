@@ -99,7 +99,9 @@ def _show(found: Plan, left: int, right: int, out: Any) -> None:
     bounds = {row.policy for row in found.rows if row.bound}
     out.print(recall_table(found.table, bounds))
     if bounds:
-        out.print(f"[dim]{', '.join(sorted(bounds))}: what knowledge of the whole stream would make possible.[/]")
+        out.print(
+            f"[dim]{', '.join(sorted(bounds))}: what knowledge of the whole stream would make possible.[/]"
+        )
     for policy, reason in found.skipped.items():
         out.print(f"[yellow]Left out:[/] {escape(policy)}: {escape(reason)}")
     if found.target is not None:

@@ -63,8 +63,10 @@ class Optimum:
         """The share of them that the budget allows."""
         return self.stats.recall
 
-    def replay(self, decisions: pa.Table | None = None, *, collect: bool = False, log: bool = False) -> JoinRun:
-        """Run the join by these decisions, or by others on the same input, which need not be optimal.
+    def replay(
+        self, decisions: pa.Table | None = None, *, collect: bool = False, log: bool = False
+    ) -> JoinRun:
+        """Run the join by these decisions, or by others on the same input (see `follow_decisions`).
 
         >>> import penstock as ps
         >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
@@ -115,6 +117,44 @@ def optimal_join(
     mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
     stats = join.run_arrivals(arrivals, mean_row=mean_row, keep=keep).stats
     return Optimum(stats, _decisions(keep, arrivals, step), seconds, join, arrivals)
+
+
+def follow_decisions(
+    left: Table,
+    right: Table,
+    decisions: pa.Table,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budget: Any,
+    allocation: str = "unified",
+    step: str = "arrival",
+    warmup: int = 0,
+    unit: str = "ms",
+    collect: bool = False,
+    log: bool = False,
+) -> JoinRun:
+    """Run a bounded join by decisions made elsewhere; they need not be optimal.
+
+    `decisions` has a row per tuple to keep, with the columns `stream` ("left" or "right"), `row`, and
+    `until`, the step to which it is kept. Where they ask for more room than there is, those go first that are
+    to be kept least long.
+
+    >>> import pyarrow as pa, penstock as ps
+    >>> from penstock.joins import follow_decisions
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
+    >>> decisions = pa.table({"stream": ["left"], "row": [2], "until": [5]})
+    >>> follow_decisions(
+    ...     left, right, decisions, on="key", time="ts", within=9, budget=ps.Tuples(2), allocation="equal"
+    ... ).stats.results
+    2
+    """
+    join = WindowJoin(
+        within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
+    )
+    arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    return join.run_arrivals(arrivals, collect=collect, log=log, keep=_keep(decisions, arrivals))
 
 
 def _decisions(keep: np.ndarray, arrivals: Arrivals, step: str) -> pa.Table:

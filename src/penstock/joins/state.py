@@ -63,9 +63,7 @@ class JoinState:
     [1]
     """
 
-    def __init__(
-        self, config: Config, trace: Trace | None = None, labels: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, config: Config, trace: Trace | None = None, labels: np.ndarray | None = None) -> None:
         self.config = config
         self.store, self.policy = config.build(trace, labels)
         self.seconds = 0.0

@@ -21,7 +21,7 @@ from penstock.joins.stream import FARTHEST, StreamState
 from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS, TIMED
 from penstock.payload import mean_row_bytes
-from penstock.policies import get
+from penstock.policies import get, names
 from penstock.window import Resolved, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
@@ -88,6 +88,8 @@ class WindowJoin:
             given = getattr(self, option)
             if given not in allowed:
                 raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
+        if not self.policy.joins:
+            raise UnknownPolicyError(f"{self.policy.name} is for caches, not for joins{hint('', names())}")
         if self.allocation == "unified" and not self.policy.unified:
             raise UnknownPolicyError(
                 f"{self.policy.name} cannot manage one pool for both streams; use allocation='equal' or "
@@ -158,9 +160,7 @@ class WindowJoin:
         state = JoinState(config, trace, labels).warm()
         size = arrivals.size if len(arrivals.size) else None
         parts = [
-            state.process(
-                arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
-            ),
+            state.process(arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log),
             state.finish(collect=collect, log=log),
         ]
         counts = np.concatenate([part.counts for part in parts])

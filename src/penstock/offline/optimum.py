@@ -80,7 +80,9 @@ def keep_times(steps: Steps, capacities: Sequence[int]) -> tuple[np.ndarray, int
     >>> import numpy as np
     >>> from penstock.offline import Steps, keep_times
     >>> # Left 1, left 2, then right 2, right 1, right 1: with room for one tuple the first is worth more.
-    >>> steps = Steps(np.array([0, 0, 1, 1, 1]), np.array([1, 2, 2, 1, 1]), np.arange(5), np.arange(5), (9, 9))
+    >>> steps = Steps(
+    ...     np.array([0, 0, 1, 1, 1]), np.array([1, 2, 2, 1, 1]), np.arange(5), np.arange(5), (9, 9)
+    ... )
     >>> until, results = keep_times(steps, [1])
     >>> until.tolist(), results
     ([4, -1, -1, -1, -1], 2)

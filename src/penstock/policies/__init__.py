@@ -12,6 +12,7 @@ from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
+from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
@@ -19,7 +20,7 @@ from penstock.policies.opt import Opt
 from penstock.policies.prob import Prob
 from penstock.policies.python import Item, PythonPolicy
 from penstock.policies.rand import Rand
-from penstock.policies.registry import get, names, register, registered, unregister
+from penstock.policies.registry import caching_names, get, names, register, registered, unregister
 
 __all__ = [
     "Age",
@@ -29,6 +30,7 @@ __all__ = [
     "GreedyDualJoin",
     "Heeb",
     "Item",
+    "Lfd",
     "Lfu",
     "Life",
     "Lru",
@@ -37,6 +39,7 @@ __all__ = [
     "Prob",
     "PythonPolicy",
     "Rand",
+    "caching_names",
     "get",
     "names",
     "register",

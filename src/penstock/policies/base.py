@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError
+from penstock.errors import PolicyOptionError, UnknownPolicyError
 from penstock.kernels.layout import TIMED, Store
 
 
@@ -52,6 +52,14 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class CacheSetting:
+    """What a cache tells a policy when it builds its state."""
+
+    capacity: int  # entries
+    requests: np.ndarray | None = None  # the keys of the whole trace, for policies that may look ahead
+
+
+@dataclass(frozen=True)
 class Policy:
     """Base of all policies. A subclass is a frozen dataclass whose fields are its parameters.
 
@@ -69,6 +77,8 @@ class Policy:
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
+    joins: ClassVar[bool] = True  # can run a join
+    caches: ClassVar[bool] = False  # can run a cache, see `build_cache`
     counts_bytes: ClassVar[bool] = True  # works under a byte budget
     bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
     needs_model: ClassVar[bool] = False
@@ -83,6 +93,10 @@ class Policy:
     def build(self, setting: Setting) -> Any:
         """The mutable state for one operator."""
         raise PolicyOptionError(f"{type(self).__name__} has no build(); a policy must define it")
+
+    def build_cache(self, setting: CacheSetting) -> Any:
+        """The mutable state for one cache (see `penstock.kernels.cache`)."""
+        raise UnknownPolicyError(f"{self.name} cannot run a cache.")
 
     def reserve(self, state: Any, arrivals: int) -> Any:
         """The same state with room for so many further arrivals."""
