@@ -1,4 +1,4 @@
-"""Caches against their plain versions, against all decisions there are, and against the join they reduce to."""
+"""Caches against their plain versions, all decisions there are, and the join they reduce to."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_no_decisions_are_better(step: str, data: st.DataObject) -> None:
 @settings(max_examples=60)
 @given(data=st.data())
 def test_the_decisions_lead_to_the_optimum(step: str, data: st.DataObject) -> None:
-    """A plain replay that keeps what they say and nothing else has all the results, in the memory there is."""
+    """A plain replay that keeps what they say and nothing else has all the results, in that memory."""
     case = data.draw(cases(step))
     best = optimum(case)
     results, held = follow(
@@ -186,7 +186,7 @@ DATA = {"key": [1, 2], "ts": [0, 1]}
 
 
 def test_bytes_are_refused() -> None:
-    with pytest.raises(PenstockError, match="tuples.*Fraction"):
+    with pytest.raises(PenstockError, match=r"tuples.*Fraction"):
         ps.optimal_join(DATA, DATA, on="key", time="ts", within=5, budget="1 MiB")
     with pytest.raises(PenstockError, match="opt reckons in tuples"):
         ps.WindowJoin(within=5, budget=ps.Bytes("1 MiB"), policy="opt").run(DATA, DATA, on="key", time="ts")

@@ -198,7 +198,7 @@ def whole_keys(keys: Any) -> np.ndarray:
     found = np.asarray(keys)
     if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
         raise PenstockError(
-            f"Keys are a sequence of whole numbers; one of type {found.dtype} and shape {found.shape} was given. "
-            "replay() takes keys of any type."
+            f"Keys are a sequence of whole numbers; one of type {found.dtype} and shape {found.shape} was "
+            "given. replay() takes keys of any type."
         )
     return np.ascontiguousarray(found, np.int64)

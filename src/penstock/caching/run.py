@@ -48,9 +48,10 @@ def replay(requests: Any, policy: str | Policy, budget: Any, *, seed: int = 0) -
     """Replay a trace of requests through a cache of so many entries.
 
     `requests` is a sequence of keys of any type: an array, a list, a pandas or Arrow column. A request is a
-    hit if its key is in memory; a missed key enters, in a full cache at the expense of another. Among equals the
-    least recently used goes. `lfu` counts hits while an entry is cached; `prob` counts requests for ever and may
-    refuse a newcomer; `lfd` looks ahead and always admits, `lfd:bypass=true` may refuse and is the optimum.
+    hit if its key is in memory; a missed key enters, in a full cache at the expense of another. Among equals
+    the least recently used goes. `lfu` counts hits while an entry is cached; `prob` counts requests for ever
+    and may refuse a newcomer; `lfd` looks ahead and always admits, `lfd:bypass=true` may refuse and is the
+    optimum.
 
     >>> from penstock.caching import replay
     >>> trace = [1, 2, 3, 1, 2, 3, 1, 2, 3]

@@ -296,9 +296,7 @@ def _auto(outlook, r, value, last, left):
 
 @jit
 def _cubic(p0, p1, p2, p3, x):
-    return p1 + 0.5 * x * (
-        p2 - p0 + x * (2.0 * p0 - 5.0 * p1 + 4.0 * p2 - p3 + x * (3.0 * (p1 - p2) + p3 - p0))
-    )
+    return p1 + 0.5 * x * (p2 - p0 + x * (2.0 * p0 - 5.0 * p1 + 4.0 * p2 - p3 + x * (3.0 * (p1 - p2) + p3 - p0)))
 
 
 @jit

@@ -336,7 +336,7 @@ def _sink(heap, cache, at, score, when, slot):
 
 @jit
 def next_requests(codes, count):
-    """Per request the number of the next one with the same code, the number of requests if there is none. O(n)."""
+    """Per request the number of the next one with its code, and the number of all if there is none. O(n)."""
     n = codes.shape[0]
     coming = np.empty(n, np.int64)
     upcoming = np.full(count, n, np.int64)

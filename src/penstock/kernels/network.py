@@ -10,7 +10,7 @@ arrival, and at an event (arrivals of the other stream with the key) it is at mo
 have not expired. The network then has a few arcs per arrival, however many results there are (at ten matches
 per tuple a quarter of the arcs, and the flow in a fifth of the time).
 
-The chain needs nodes only where a tuple may leave it: to return between two of them is to return at the later.
+The chain needs nodes only where a tuple may leave it: who returns between two of them returns at the later.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def sort_lanes(stream, key, step, dies, keys):
 
 @jit
 def future_counts(lanes, warmup):
-    """Per arrival the results it would have if kept as long as it can match, and the step of the last. O(n)."""
+    """Per arrival the results it would have if kept as long as it can match, and the last's step. O(n)."""
     n = lanes.order.shape[0]
     step, order = lanes.step, lanes.order
     counts = np.zeros(n, np.int64)

@@ -110,9 +110,7 @@ def _values(values: ArrayLike) -> Floats:
 def _steps(ahead: ArrayLike) -> NDArray[np.int64]:
     found = np.atleast_1d(np.asarray(ahead))
     if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 1):
-        raise ModelError(
-            f"ahead={ahead!r} is not allowed; it is one or more whole numbers of steps from 1 up."
-        )
+        raise ModelError(f"ahead={ahead!r} is not allowed; it is one or more whole numbers of steps from 1 up.")
     return found.astype(np.int64)
 
 

@@ -144,8 +144,6 @@ def probabilities_of(given: Any) -> tuple[float, ...]:
     if not found or not all(math.isfinite(p) and p >= 0 for p in found):
         raise ModelError(f"probabilities={given!r} is not allowed; give numbers from 0 to 1, at least one.")
     if abs(sum(found) - 1.0) > 1e-6:
-        raise ModelError(
-            f"probabilities must add up to 1; these add up to {sum(found):.6g}. Divide by their sum."
-        )
+        raise ModelError(f"probabilities must add up to 1; these add up to {sum(found):.6g}. Divide by their sum.")
     total = math.fsum(found)
     return tuple(p / total for p in found) if total != 1.0 else found

@@ -65,9 +65,7 @@ class Stationary(Model):
         [8, 7, 7, 7]
         """
         random = np.random.default_rng(seed)
-        return np.asarray(self.values)[
-            random.choice(len(self.values), _whole("n", n, 0), p=self.probabilities)
-        ]
+        return np.asarray(self.values)[random.choice(len(self.values), _whole("n", n, 0), p=self.probabilities)]
 
     @classmethod
     def fit(cls, series: ArrayLike) -> Stationary:

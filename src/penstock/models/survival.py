@@ -101,9 +101,7 @@ class OwnSurvival:
             )
         rising = np.flatnonzero(tried[1:] > tried[:-1])
         if len(rising):
-            raise ModelError(
-                f"L must not rise (property 2): it does from dt={rising[0] + 1} to {rising[0] + 2}."
-            )
+            raise ModelError(f"L must not rise (property 2): it does from dt={rising[0] + 1} to {rising[0] + 2}.")
         if tried[0] <= 0:
             raise ModelError("L must be above 0 at dt=1 (property 5), or every tuple is worth nothing.")
         # A sum is finite if its blocks of doubling length shrink; those of 1/dt are all equal.

@@ -1,10 +1,11 @@
-"""What would have been possible had the whole stream been known: the optimum every policy is measured against.
+"""What is possible if the whole stream is known, or its probabilities are: flows that find the best decisions.
 
 >>> from penstock.offline import keep_times
 >>> callable(keep_times)
 True
 """
 
+from penstock.offline.expected import best_expected
 from penstock.offline.optimum import Steps, future_results, keep_times
 
-__all__ = ["Steps", "future_results", "keep_times"]
+__all__ = ["Steps", "best_expected", "future_results", "keep_times"]

@@ -72,7 +72,8 @@ def future_results(steps: Steps) -> np.ndarray:
 
 
 def keep_times(steps: Steps, capacities: Sequence[int]) -> tuple[np.ndarray, int]:
-    """The best decisions: per arrival the step of the last match to keep it for, -1: not at all; their results.
+    """The best decisions: per arrival the step of the last match to keep it for (-1: not at all), and their
+    results.
 
     `capacities` has the tuples that one pool for both streams can hold, or those of a pool for each stream.
     Results among the arrivals of one step, which need no memory, are not counted.
@@ -89,8 +90,8 @@ def keep_times(steps: Steps, capacities: Sequence[int]) -> tuple[np.ndarray, int
     """
     if len(capacities) not in (1, 2) or any(capacity < 1 for capacity in capacities):
         raise PenstockError(
-            f"capacities={capacities!r} is not allowed; give one number from 1 up for both streams together, or "
-            "one for each."
+            f"capacities={capacities!r} is not allowed; give one number from 1 up for both streams together, "
+            "or one for each."
         )
     lanes = _lanes(steps)
     counts, last = future_counts(lanes, steps.warmup)

@@ -10,6 +10,7 @@ from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
+from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.lfd import Lfd
@@ -27,6 +28,7 @@ __all__ = [
     "Clock",
     "ClockExp",
     "Fifo",
+    "FlowExpect",
     "GreedyDualJoin",
     "Heeb",
     "Item",

@@ -39,7 +39,8 @@ class Lfd(Policy):
     """Evict the entry that will not be asked for longest (longest forward distance, Belady's rule).
 
     It needs the whole trace. As it stands, a missed key always enters, which is the best a cache can do that
-    must hold what it has just fetched. With `bypass=true` the newcomer competes too, and no cache has more hits.
+    must hold what it has just fetched. With `bypass=true` the newcomer competes too, and no cache has more
+    hits.
 
     >>> from penstock.caching import replay
     >>> requests = ["a", "b", "c", "a", "b", "d", "a", "b"]

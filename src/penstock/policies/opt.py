@@ -64,7 +64,7 @@ class Opt(Policy):
                 trace.key,
                 trace.step,
                 trace.time,
-                setting.horizons,  # type: ignore[arg-type]
+                setting.horizons,
                 setting.window,
                 setting.warmup,
             )

@@ -11,6 +11,7 @@ from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
+from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.lfd import Lfd
@@ -33,6 +34,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     Clock,
     ClockExp,
     Heeb,
+    FlowExpect,
     Opt,
 )
 
