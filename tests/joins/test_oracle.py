@@ -38,7 +38,12 @@ def built_in() -> list[str]:
 
 def test_every_policy_of_the_registry_is_compared_with_an_oracle() -> None:
     drawn_at_random = {"rand"}
-    assert set(built_in()) - drawn_at_random <= {variant.oracle for variant in VARIANTS} <= set(POLICIES)
+    compared_elsewhere = {"opt", "flowexpect"}  # with all decisions there are
+    assert (
+        set(built_in()) - drawn_at_random - compared_elsewhere
+        <= {variant.oracle for variant in VARIANTS}
+        <= set(POLICIES)
+    )
 
 
 @every_step

@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.errors import PenstockError, PolicyOptionError
 from penstock.offline import best_expected
 
-# The counter-example of section 4. Per step from t0 on, the value that each stream brings and its probability;
+# The counter-example of section 4. Per step from t0 on, the value that each stream brings and how probably;
 # otherwise it brings one that joins with nothing. Memory has room for one tuple and holds a left tuple 1.
 LEFT = [(None, 0.0), (2, 1.0), (3, 1.0), (2, 0.5)]
 RIGHT = [(2, 1.0), (3, 0.5), (1, 0.8), (1, 0.8)]
@@ -29,7 +29,7 @@ def chance(stream: list[tuple[int | None, float]], step: int, value: int) -> flo
 
 
 def together(arriving: list[Any], other: list[Any]) -> np.ndarray:
-    """Row j - 1, column d - 1: the tuple that arrives at t0 + j joins with that of the other stream at t0 + d."""
+    """Row j - 1, column d - 1: that the tuple of t0 + j joins with that of the other stream at t0 + d."""
     return np.array(
         [
             [arriving[j][1] * chance(other, d, arriving[j][0]) if d > j else 0.0 for d in (1, 2, 3)]
@@ -48,7 +48,7 @@ def outcomes(step: int) -> Iterator[tuple[float, tuple[int | None, int | None]]]
 
 @functools.cache
 def best_online(step: int, held: tuple[int, int | None]) -> float:
-    """Expected results from `step` on, for one who holds a tuple (stream, value) and decides as things come."""
+    """Expected results from `step` on, if one holds a tuple (stream, value) and decides as things come."""
     if step > 3:
         return 0.0
     total = 0.0
@@ -60,7 +60,7 @@ def best_online(step: int, held: tuple[int, int | None]) -> float:
 
 
 def test_the_counter_example_of_the_paper() -> None:
-    """The best fixed decisions expect 1.6 and keep tuple 1; who decides as things come gives it up for 1.75."""
+    """The best fixed decisions keep 1 and expect 1.6; who decides as things come gives it up for 1.75."""
     now = [
         [chance(RIGHT, d, 1) for d in (1, 2, 3)],  # the left tuple 1 in memory
         [chance(LEFT, d, 2) for d in (1, 2, 3)],  # the right tuple 2 that has just come
@@ -96,8 +96,8 @@ class Script(ps.models.Model):
         return np.unique([value for value, _ in self.script])
 
 
-def test_the_policy_falls_for_the_counter_example() -> None:
-    """Memory holds a right tuple 9 besides, until the end, so that one place is left for the two to compete."""
+def test_the_streams_of_the_counter_example() -> None:
+    """The streams of the counter-example in a join, which needs room for two: then both tuples stay."""
     left = Script(((1, 1.0), (-1, 1.0), (2, 1.0), (3, 1.0), (2, 0.5)))
     right = Script(((9, 1.0), (2, 1.0), (3, 0.5), (1, 0.8), (1, 0.8)))
     streams = (
