@@ -57,6 +57,10 @@ class FlowState(PythonState):
         self.policy = policy  # type: ignore[assignment]
         self.memory: Any = {}
         self.items: dict[int, Item] = {}
+        assert policy.left is not None
+        assert policy.right is not None
+        self.models = (policy.left, policy.right)
+        self.ahead = int(policy.lookahead)
         self.values = values
         self.ticking = setting.step == "tick"
         self.seen = [0, 0]
@@ -174,9 +178,8 @@ def support(model: Model, past: Past, ahead: int) -> np.ndarray:
 
 def decide(state: FlowState, store: Store) -> set[int]:
     """The arrival numbers of those that stay, among the buffered and the arrivals of this step."""
-    policy, ahead = state.policy, int(state.policy.lookahead)  # type: ignore[attr-defined]
+    ahead, models = state.ahead, state.models
     steps = np.arange(1, ahead + 1)
-    models = (policy.left, policy.right)  # type: ignore[attr-defined]
     pasts = [state.past(stream) for stream in (0, 1)]
     rates = [state.seen[s] / state.ticks if state.ticking else 1.0 for s in (0, 1)]
     buffered = list(state.items.values())
