@@ -1,4 +1,4 @@
-"""What is possible if the whole stream is known, or its probabilities are: flows that find the best decisions.
+"""What is possible if the whole stream is known, or its probabilities are: flows find the best decisions.
 
 >>> from penstock.offline import keep_times
 >>> callable(keep_times)

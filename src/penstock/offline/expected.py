@@ -1,8 +1,8 @@
 """The flow that FLOWEXPECT solves at every step: the best decisions that can be fixed beforehand.
 
-Section 4 of Xie, Yang and Chen 2005. The present is known, the next steps only by their probabilities, so arcs
-carry expected results instead of results. Decisions that would depend on what comes are not in the network,
-which is why its optimum is not that of an online policy.
+Section 4 of Xie, Yang and Chen 2005. The present is known, the next steps only by their probabilities, so
+arcs carry expected results instead of results. Decisions that would depend on what comes are not in the
+network, which is why its optimum is not that of an online policy.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def best_expected(
     benefits
         A row per candidate, a column per step from the next on: the results it is expected to have then.
     coming
-        The same for tuples still to come, a matrix per stream: row j - 1 is the tuple that arrives j steps from
-        now, whose results before step j + 1 are not looked at.
+        The same for tuples still to come, a matrix per stream: row j - 1 is the tuple that arrives j steps
+        from now, whose results before step j + 1 are not looked at.
     arrivals
         How many such tuples a step brings, per matrix; 1 by default.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from penstock.errors import PenstockError
 from penstock.kernels.layout import TIMED
@@ -111,7 +112,8 @@ def keep_times(steps: Steps, capacities: Sequence[int]) -> tuple[np.ndarray, int
 
 def _lanes(steps: Steps) -> Lanes:
     stream = np.ascontiguousarray(steps.stream, np.int64)
-    key = np.unique(steps.key, return_inverse=True)[1].astype(np.int64)
+    # In order of appearance: of equally good decisions the same are found whatever the codes of the keys.
+    key = pd.factorize(np.asarray(steps.key))[0].astype(np.int64)
     step = np.ascontiguousarray(steps.step, np.int64)
     clock = np.ascontiguousarray(steps.clock)
     dies = last_steps(stream, clock, step, steps.window, np.array(steps.horizons, clock.dtype))
