@@ -87,14 +87,14 @@ class FlowState(PythonState):
 class FlowExpect(Policy):
     """At every step, find the decisions for the next `lookahead` steps with the most expected results.
 
-    The decisions are found by a min-cost flow over the tuples in memory, the newcomers, and those still to come,
-    each with the results that the models of the streams let it expect; of these decisions the first is carried
-    out. It is the most thorough of the policies that know a model, and a slow one: a flow per step, in Python. Even
-    so it is not optimal, for it plans as if it could not change its mind (section 4 of the paper).
+    The decisions are found by a min-cost flow over the tuples in memory, the newcomers, and those still to
+    come, each with the results that the models of the streams let it expect; of these decisions the first is
+    carried out. It is the most thorough of the policies that know a model, and a slow one: a flow per step, in
+    Python. Even so it is not optimal, for it plans as if it could not change its mind (section 4 of the paper).
 
-    `left` and `right` are the models of the streams, any with a `pmf`; a model of one's own also needs a method
-    `support(past, ahead)`, the values that may come in the next `ahead` steps. The benefit of a tuple ends with its
-    window.
+    `left` and `right` are the models of the streams, any with a `pmf`; a model of one's own also needs a
+    method `support(past, ahead)`, the values that may come in the next `ahead` steps. The benefit of a tuple
+    ends with its window.
 
     >>> import penstock as ps
     >>> model = ps.models.LinearTrend(slope=1, intercept=0, noise=ps.models.BoundedUniform(2))
@@ -133,8 +133,8 @@ class FlowExpect(Policy):
         """An empty memory."""
         if self.left is None or self.right is None:
             raise PolicyOptionError(
-                f"{self.name} needs the models of both streams; give them: FlowExpect(left=MODEL, right=MODEL), "
-                "such as penstock.models.select(series) finds."
+                f"{self.name} needs the models of both streams; give them: FlowExpect(left=MODEL, "
+                "right=MODEL), such as penstock.models.select(series) finds."
             )
         for model in (self.left, self.right):
             support(model, Past(0, 0.0), 1)
