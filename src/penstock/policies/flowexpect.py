@@ -89,8 +89,9 @@ class FlowExpect(Policy):
 
     The decisions are found by a min-cost flow over the tuples in memory, the newcomers, and those still to
     come, each with the results that the models of the streams let it expect; of these decisions the first is
-    carried out. It is the most thorough of the policies that know a model, and a slow one: a flow per step, in
-    Python. Even so it is not optimal, for it plans as if it could not change its mind (section 4 of the paper).
+    carried out. It is the most thorough of the policies that know a model, and a slow one: a flow per step,
+    in Python. Even so it is not optimal, for it plans as if it could not change its mind (section 4 of the
+    paper).
 
     `left` and `right` are the models of the streams, any with a `pmf`; a model of one's own also needs a
     method `support(past, ahead)`, the values that may come in the next `ahead` steps. The benefit of a tuple
