@@ -25,7 +25,7 @@ def fresh(code: str) -> str:
     return found.stdout.strip()
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "pyspark", "scipy", "typer", "rich"])
+@pytest.mark.parametrize("package", ["matplotlib", "ortools", "pyspark", "scipy", "typer", "rich"])
 def test_heavy_packages_wait(package: str) -> None:
     assert fresh(f"import penstock, sys; print({package!r} in sys.modules)") == "False"
 

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
         ManyRun,
         ManyState,
         ManyStats,
+        Optimum,
         Plan,
         PlanRow,
         WindowJoin,
         join_many,
+        optimal_join,
         plan,
     )
     from penstock.window import Landmark, Rows, Within
@@ -45,6 +47,7 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "Optimum",
     "PenstockError",
     "Plan",
     "PlanRow",
@@ -54,6 +57,7 @@ __all__ = [
     "Within",
     "join_many",
     "models",
+    "optimal_join",
     "plan",
     "policies",
 ]

@@ -13,6 +13,17 @@ import penstock as ps
 from tests.oracles.exact import exact_pairs
 from tests.oracles.join import Outcome, simulate
 
+
+def online(bytes_too: bool = False) -> list[str]:
+    """The policies that can start by their names alone: without the future and without a model."""
+    found = [(kind.name, ps.policies.get(kind.name)) for kind in ps.policies.registered()]
+    return [
+        name
+        for name, policy in found
+        if not (policy.needs_future or policy.needs_model) and (policy.counts_bytes or not bytes_too)
+    ]
+
+
 Stream = list[tuple[Any, Any]]  # (time, key); a key may be None
 SIDES = ("left", "right")
 

@@ -15,8 +15,9 @@ import penstock as ps
 from penstock.joins.config import table_bytes
 from penstock.kernels.layout import P_BYTES, P_LIVE, P_USED
 from penstock.payload import row_bytes
+from tests.joins.agreement import online
 
-SPECS = [*ps.policies.names(), "gdj:method=2"]
+SPECS = [*online(bytes_too=True), "gdj:method=2"]
 every_policy = pytest.mark.parametrize("spec", SPECS)
 KIB = 1024
 

@@ -14,18 +14,20 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import PenstockError
+from tests.joins.agreement import online
 
 STEPS = ("arrival", "tick")
 
 
-def specs() -> list[str]:
-    """Every registered policy, and those variants that run other code."""
-    found = ps.policies.names()
+def specs(found: list[str]) -> list[str]:
+    """Policies, and those variants that run other code."""
     more = ["gdj:method=2", "gdj:method=3", "gdj:initial=auto", "age:k=5", "clock-exp:rho=0.5"]
     return found + [spec for spec in more if spec.partition(":")[0] in found]
 
 
-every_policy = pytest.mark.parametrize("spec", specs())
+every_policy = pytest.mark.parametrize("spec", specs(online()))
+every_spec = pytest.mark.parametrize("spec", specs(ps.policies.names()))
+every_run = pytest.mark.parametrize("spec", [*specs(online()), "opt"])  # with the whole input at hand
 every_step = pytest.mark.parametrize("step", STEPS)
 
 
@@ -86,7 +88,7 @@ def spread(cuts: list[float], n: int) -> list[int]:
 # Specs.
 
 
-@every_policy
+@every_spec
 def test_spec_survives_pickle_repr_and_spelling(spec: str) -> None:
     policy = ps.policies.get(spec)
     assert pickle.loads(pickle.dumps(policy)) == policy
@@ -121,14 +123,14 @@ def test_options_survive_spelling(policy: ps.policies.Policy) -> None:
     assert pickle.loads(pickle.dumps(policy)) == policy
 
 
-@every_policy
+@every_spec
 def test_spec_is_documented(spec: str) -> None:
     policy = ps.policies.get(spec)
     for text in (policy.name, policy.summary, policy.cost, policy.paper, type(policy).__doc__):
         assert text
 
 
-@every_policy
+@every_spec
 def test_join_itself_survives_pickle(spec: str) -> None:
     assert pickle.loads(pickle.dumps(join(spec, "tick"))) == join(spec, "tick")
 
@@ -272,7 +274,7 @@ def future(spec: str) -> list[str]:
 
 
 @every_step
-@every_policy
+@every_run
 def test_same_input_same_output(spec: str, step: str) -> None:
     left, right = tables(400, 8)
     for policy in future(spec):
@@ -286,7 +288,7 @@ def test_same_input_same_output(spec: str, step: str) -> None:
 
 
 @every_step
-@every_policy
+@every_run
 def test_unsorted_input_is_sorted(spec: str, step: str) -> None:
     """The rows of one time keep their order, so a shuffle of distinct times gives the same join."""
     random = np.random.default_rng(4)
@@ -308,7 +310,7 @@ def test_unsorted_input_is_sorted(spec: str, step: str) -> None:
 
 
 @every_step
-@every_policy
+@every_run
 def test_null_keys_are_counted_and_nothing_else(spec: str, step: str) -> None:
     left, right = tables(300, 9)
     kept = [
@@ -341,7 +343,7 @@ def test_run_and_start_are_one_join(spec: str, step: str) -> None:
     assert {name: getattr(stats, name) for name in totals} == totals
 
 
-@every_policy
+@every_spec
 def test_looking_ahead_needs_a_whole_run(spec: str) -> None:
     for policy in future(spec):
         if ps.policies.get(policy).needs_future:

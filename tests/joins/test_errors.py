@@ -24,6 +24,7 @@ from penstock.errors import (
     WindowError,
 )
 from penstock.joins import snapshot as snapshots
+from tests.joins.agreement import online
 
 GOOD: dict[str, Any] = {"within": 10, "budget": ps.Tuples(4), "policy": "fifo"}
 TABLE = {"key": [1, 2], "ts": [0, 1]}
@@ -160,7 +161,7 @@ def test_budget_below_one_tuple_per_stream() -> None:
 
 
 @pytest.mark.parametrize("allocation", ["equal", "proportional", "unified"])
-@pytest.mark.parametrize("policy", ps.policies.names())
+@pytest.mark.parametrize("policy", online(bytes_too=True))
 def test_the_budget_that_the_message_asks_for_is_enough(policy: str, allocation: str) -> None:
     if allocation == "unified" and not ps.policies.get(policy).unified:
         return

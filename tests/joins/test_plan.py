@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock.errors import BudgetError, ColumnError, UnknownPolicyError, WindowError
 from penstock.workloads import gdj_pair
+from tests.joins.agreement import online
 
 LEFT, RIGHT = gdj_pair(keys=10, rate=0.1, duration=600, seed=3)
 ON = {"on": "key", "time": "ts", "within": 120}
@@ -77,8 +79,38 @@ def test_default_policies_come_from_the_registry() -> None:
         plan = ps.plan(LEFT[:4], RIGHT[:4], **ON, budgets=["2 tuples"])
     finally:
         ps.policies.unregister("oracle")
-    assert {row.policy for row in plan.rows} == set(ps.policies.names())
-    assert plan.skipped == {"oracle": "needs to know the future"}
+    assert {row.policy for row in plan.rows} == set(online())
+    assert plan.skipped["oracle"] == plan.skipped["opt"] == "needs to know the future"
+    assert plan.skipped["flowexpect"] == "needs a model of the streams"
+
+
+def test_the_optimum_is_the_top_line() -> None:
+    plan = ps.plan(
+        LEFT,
+        RIGHT,
+        **ON,
+        budgets=["10 tuples", "40 tuples", "1 MiB"],
+        policies=["fifo", "gdj", "opt"],
+        target=0.5,
+    )
+    assert plan.table.index.tolist() == ["opt", "fifo", "gdj"]
+    in_tuples = plan.table[["10 tuples", "40 tuples"]]
+    assert (in_tuples.loc["opt"] >= in_tuples.max()).all()
+    assert "reckons in tuples" in plan.skipped["opt in 1 MiB"]
+    assert plan.answer is not None
+    assert plan.answer.policy != "opt"  # nobody can run it on a stream
+    assert [row.policy for row in plan.rows if row.bound] == ["opt", "opt"]
+    assert plan.plot().axes[0].get_legend() is not None
+
+
+def test_the_optimum_is_left_out_of_large_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The module by its name in full: in the package it shares its name with the function.
+    monkeypatch.setattr(sys.modules["penstock.joins.plan"], "MOST_MATCHES", 100)
+    plan = ps.plan(LEFT, RIGHT, **ON, budgets=["10 tuples"], policies=["fifo", "opt"])
+    assert [row.policy for row in plan.rows] == ["fifo"]
+    assert "up to 100" in plan.skipped["opt"]
+    with pytest.raises(UnknownPolicyError, match="No policy is left"):
+        ps.plan(LEFT, RIGHT, **ON, budgets=["10 tuples"], policies=["opt"])
 
 
 def test_a_policy_that_cannot_share_a_pool_is_skipped() -> None:

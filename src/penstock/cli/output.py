@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
@@ -82,8 +82,10 @@ def progress_bar() -> Iterator[Report]:
         yield report
 
 
-def recall_table(recall: pd.DataFrame) -> Table:
+def recall_table(recall: pd.DataFrame, bounds: Collection[str] = ()) -> Table:
     """Recall in percent, policies down and budgets across, the best of each column marked.
+
+    `bounds` are lines that no policy can cross, which do not compete.
 
     >>> import pandas as pd
     >>> from penstock.cli.output import recall_table
@@ -97,13 +99,13 @@ def recall_table(recall: pd.DataFrame) -> Table:
     table.add_column("policy", style="cyan", no_wrap=True)
     for budget in recall.columns:
         table.add_column(str(budget), justify="right")
-    best = recall.round(3).max()
+    best = recall.drop(index=list(bounds)).round(3).max()
     for policy, row in recall.iterrows():
         cells = []
         for budget, share in zip(recall.columns, row, strict=True):
             if share != share:  # NaN
                 cells.append("–")
-            elif round(share, 3) == best[budget]:
+            elif policy not in bounds and round(share, 3) == best[budget]:
                 cells.append(f"[bold green]*{100 * share:.1f}[/]")
             else:
                 cells.append(f"{100 * share:.1f}")

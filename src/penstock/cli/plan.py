@@ -96,7 +96,12 @@ def _show(found: Plan, left: int, right: int, out: Any) -> None:
         out.print(f"It keeps {found.need:,} tuples at the average rate: 100 % in budgets given as shares.")
     out.print()
     out.print("[bold]Recall in %, by policy and budget (* best of its column)[/]")
-    out.print(recall_table(found.table))
+    bounds = {row.policy for row in found.rows if row.bound}
+    out.print(recall_table(found.table, bounds))
+    if bounds:
+        out.print(
+            f"[dim]{', '.join(sorted(bounds))}: what knowledge of the whole stream would make possible.[/]"
+        )
     for policy, reason in found.skipped.items():
         out.print(f"[yellow]Left out:[/] {escape(policy)}: {escape(reason)}")
     if found.target is not None:
@@ -117,7 +122,7 @@ def answer_sentence(found: Plan) -> str:
     """
     aim, answer = f"{100 * (found.target or 0):g} %", found.answer
     if answer is None:
-        best = max(found.rows, key=lambda row: row.recall)
+        best = max(found.rows, key=lambda row: (not row.bound, row.recall))
         of_need = " of the need" if best.budget.endswith("%") else ""
         return (
             f"No policy reaches {aim} of the results in these budgets; the most is {100 * best.recall:.1f} %"

@@ -3,6 +3,7 @@
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.many import ManyRun, ManyStats, join_many
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
+from penstock.joins.optimal import Optimum, follow_decisions, optimal_join
 from penstock.joins.plan import plan
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.state import JoinState, Output
@@ -21,12 +22,15 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "Optimum",
     "Output",
     "Plan",
     "PlanRow",
     "StreamState",
     "WindowJoin",
     "arrivals_of",
+    "follow_decisions",
     "join_many",
+    "optimal_join",
     "plan",
 ]

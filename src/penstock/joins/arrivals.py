@@ -71,9 +71,15 @@ class Arrivals:
         cut = slice(start, stop)
         return Batch(self.stream[cut], self.key[cut], clocked[cut], self.row[cut], self.size[cut])
 
-    def trace(self, clocked: np.ndarray) -> Trace:
+    def steps(self, step: str) -> np.ndarray:
+        """The number of the step to which each arrival belongs."""
+        if step == "arrival":
+            return np.arange(len(self))
+        return np.cumsum(np.diff(self.time, prepend=self.time[:1]) != 0)
+
+    def trace(self, window: int, step: str, keep: np.ndarray | None = None) -> Trace:
         """All of it, for policies that look ahead."""
-        return Trace(self.stream, self.key, clocked, self.row)
+        return Trace(self.stream, self.key, self.clocked(window), self.row, self.steps(step), keep)
 
 
 def pair_of(value: Any, what: str) -> tuple[Any, Any]:

@@ -72,6 +72,8 @@ class Config:
             count_bytes=self.count_bytes,
             trace=trace,
             partial=self.lateness is not None,
+            window=self.window.kind,
+            warmup=self.warmup,
             step=self.step,
             labels=labels,
         )
@@ -130,6 +132,11 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
     from the start; what they leave is for payload. So the budget holds whatever sizes come: tuples larger
     than the average fill the payload first, smaller ones the tables.
     """
+    if not config.policy.counts_bytes:
+        raise BudgetError(
+            f"{config.policy.name} reckons in tuples, which all take the same room; {budget} was given. "
+            "Give Tuples or Fraction."
+        )
     config = dataclasses.replace(
         config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     pass
 
 SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+MOST_MATCHES = 500_000  # above which the optimum is left out: its flow would take minutes
 PRECISION = 100  # the answer to a target is exact to a hundredth of itself, or to one tuple
 
 Report = Callable[[int, int, str], None]
@@ -55,7 +56,9 @@ def plan(
         `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %"; by default shares from 5 % to 100 % of
         what the exact join needs, those left out that are less than a tuple per stream.
     policies
-        Names or policy objects; by default all registered that need neither the future nor a model.
+        Names or policy objects; by default all registered that need neither the future nor a model. `opt`
+        is the optimum, the line that no other can cross: it comes first, is never the answer to a target,
+        and is left out where the exact join has more than 500,000 results.
     target
         A recall to reach. `answer` is then the smallest budget that does, over all policies: the smallest
         of `budgets`, refined by bisection on the number of tuples (or bytes) to 1 % or one tuple. The
@@ -99,9 +102,14 @@ def plan(
             joins[policy.spell()] = [WindowJoin(budget=b, policy=policy, **options) for b in wanted]
         except UnknownPolicyError as error:
             skipped[policy.spell()] = str(error)
+    bench = _Bench(left, right, on, time, unit, any(isinstance(b, Bytes) for b in wanted), progress)
+    for name in [name for name, row in joins.items() if row[0].policy.bound]:
+        matches = bench.matches(joins[name][0])
+        if matches > MOST_MATCHES:
+            skipped[name] = f"the join has {matches:,} results; it is found for up to {MOST_MATCHES:,}"
+            del joins[name]
     if not joins:
         raise UnknownPolicyError("No policy is left to plan with. " + " ".join(skipped.values()))
-    bench = _Bench(left, right, on, time, unit, any(isinstance(b, Bytes) for b in wanted), progress)
     cells = _cells(joins, bench, skipped, keep=budgets is not None)
     bench.total = len(cells)
     rows = [bench.run(join) for join in cells]
@@ -134,6 +142,11 @@ class _Bench:
         config = join.configure(self.arrivals(join), self.mean_row)
         return join.budget.n if isinstance(join.budget, Bytes) else sum(config.capacities)
 
+    def matches(self, join: WindowJoin) -> int:
+        """How many results the exact join has."""
+        arrivals = join.suited(self.plain)
+        return int(join.exact_counts(arrivals, join.within.resolve(arrivals.unit)).sum())
+
     def need(self, join: WindowJoin) -> int:
         try:
             window = join.within.resolve(self.plain.unit)
@@ -158,6 +171,7 @@ class _Bench:
             peak_tuples=stats.peak_tuples,
             peak_bytes=stats.peak_bytes,
             seconds=stats.seconds,
+            bound=join.policy.bound,
         )
 
     def finish(self) -> None:
@@ -206,7 +220,7 @@ def _smallest(
     Below the smallest budget of the grid at which any policy reaches it, down to the next of the grid, the
     policies that reach it there are bisected one after the other; a later one must first beat the best.
     """
-    grid = [row for row in rows if (row.bytes is None) == (kind is Tuples)]
+    grid = [row for row in rows if (row.bytes is None) == (kind is Tuples) and not row.bound]
     reached = [row for row in grid if row.recall >= target]
     if not reached:
         return None
@@ -253,6 +267,7 @@ def _policies(given: Any) -> tuple[list[Policy], dict[str, str]]:
         if not isinstance(parts, Iterable):
             parts = [parts]
         chosen = list({policy.spell(): policy for policy in map(get, parts)}.values())
+        chosen.sort(key=lambda policy: not policy.bound)  # the top line first
         if not chosen:
             raise UnknownPolicyError("No policy was given; leave policies out for all of them.")
         return chosen, {}

@@ -53,6 +53,7 @@ class PlanRow:
     peak_tuples: int
     peak_bytes: int
     seconds: float
+    bound: bool = False  # the optimum, which no policy can exceed
 
     @property
     def _size(self) -> int:
@@ -158,6 +159,8 @@ class Plan:
                 "marker": _MARKERS[number % len(_MARKERS)],
             }
             dash = "-" if number < len(_COLOURS) else "--"
+            if any(row.bound for row in rows if row.policy == name):
+                style, dash = {"color": "black"}, "-."
             ax.plot(*zip(*line, strict=True), label=name, lw=1.7, ms=5.5, ls=dash, **style) if line else None
         if max(ticks) > 8 * min(ticks):
             ax.set_xscale("log")

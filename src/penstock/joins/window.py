@@ -21,7 +21,7 @@ from penstock.joins.stream import FARTHEST, StreamState
 from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS, TIMED
 from penstock.payload import mean_row_bytes
-from penstock.policies import get
+from penstock.policies import get, names
 from penstock.window import Resolved, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
@@ -88,12 +88,19 @@ class WindowJoin:
             given = getattr(self, option)
             if given not in allowed:
                 raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
+        if not self.policy.joins:
+            raise UnknownPolicyError(f"{self.policy.name} is for caches, not for joins{hint('', names())}")
         if self.allocation == "unified" and not self.policy.unified:
             raise UnknownPolicyError(
                 f"{self.policy.name} cannot manage one pool for both streams; use allocation='equal' or "
                 "'proportional'."
             )
         _check_drop_rate(self.drop_rate)
+        if self.policy.bound and self.drop_at == "arrival" and self.drop_rate != 0:
+            raise UnknownPolicyError(
+                f"{self.policy.name} knows every arrival beforehand and cannot do without those that "
+                "drop_at='arrival' takes away; use drop_at='admission' or no drops."
+            )
         for option in ("warmup", "seed"):
             given = getattr(self, option)
             if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 0 <= given < 2**62:
@@ -132,12 +139,23 @@ class WindowJoin:
         return self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
 
     def run_arrivals(
-        self, arrivals: Arrivals, *, collect: bool = False, log: bool = False, mean_row: float = 0.0
+        self,
+        arrivals: Arrivals,
+        *,
+        collect: bool = False,
+        log: bool = False,
+        mean_row: float = 0.0,
+        keep: np.ndarray | None = None,
     ) -> JoinRun:
-        """Join arrivals that are in processing order already (see `penstock.joins.arrivals_of`)."""
-        arrivals = self._suited(arrivals)
+        """Join arrivals that are in processing order already (see `penstock.joins.arrivals_of`).
+
+        `keep` are decisions made before, for the policy `opt`: per arrival the step to which it is kept.
+        """
+        arrivals = self.suited(arrivals)
         config = self.configure(arrivals, mean_row)
-        trace = arrivals.trace(arrivals.clocked(config.window.kind)) if config.policy.needs_future else None
+        trace = None
+        if config.policy.needs_future:
+            trace = arrivals.trace(config.window.kind, config.step, keep)
         key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
         state = JoinState(config, trace, labels).warm()
         size = arrivals.size if len(arrivals.size) else None
@@ -157,7 +175,7 @@ class WindowJoin:
         )
         return JoinRun(stats, _pairs(parts) if collect else None, _events(parts) if log else None)
 
-    def _suited(self, arrivals: Arrivals) -> Arrivals:
+    def suited(self, arrivals: Arrivals) -> Arrivals:
         """The arrivals with times in floats if a landmark period is not a whole number of their unit."""
         window = self.within.resolve(arrivals.unit)
         if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
@@ -294,10 +312,7 @@ class WindowJoin:
             self.step == "tick",
         )
         if self.warmup and len(arrivals):
-            steps = np.arange(len(arrivals))
-            if self.step == "tick":
-                steps = np.concatenate([[0], np.cumsum(arrivals.time[1:] != arrivals.time[:-1])])
-            counts[steps < self.warmup] = 0
+            counts[arrivals.steps(self.step) < self.warmup] = 0
         return counts
 
 

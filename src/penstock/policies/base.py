@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError
-from penstock.kernels.layout import Store
+from penstock.errors import PolicyOptionError, UnknownPolicyError
+from penstock.kernels.layout import TIMED, Store
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,10 @@ class Trace:
 
     stream: np.ndarray
     key: np.ndarray
-    time: np.ndarray
+    time: np.ndarray  # by which tuples expire
     row: np.ndarray
+    step: np.ndarray  # the number of the step to which each arrival belongs
+    keep: np.ndarray | None = None  # for `opt`, decisions made before: per arrival, the step it is kept to
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Setting:
     trace: Trace | None = None
     streams: int = 2
     partial: bool = False  # an arrival may match some tuples of a key and not others
+    window: int = TIMED  # kind of window
+    warmup: int = 0  # first steps whose results do not count
     step: str = "arrival"  # or "tick"
     labels: np.ndarray | None = None  # the key of each code; None: codes are whole numbers that are keys
 
@@ -45,6 +49,14 @@ class Setting:
     def total(self) -> int:
         """The most tuples all pools can hold together."""
         return sum(self.capacities)
+
+
+@dataclass(frozen=True)
+class CacheSetting:
+    """What a cache tells a policy when it builds its state."""
+
+    capacity: int  # entries
+    requests: np.ndarray | None = None  # the keys of the whole trace, for policies that may look ahead
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,10 @@ class Policy:
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
+    joins: ClassVar[bool] = True  # can run a join
+    caches: ClassVar[bool] = False  # can run a cache, see `build_cache`
+    counts_bytes: ClassVar[bool] = True  # works under a byte budget
+    bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
     needs_model: ClassVar[bool] = False
     reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
@@ -82,6 +98,10 @@ class Policy:
     def build(self, setting: Setting) -> Any:
         """The mutable state for one operator."""
         raise PolicyOptionError(f"{type(self).__name__} has no build(); a policy must define it")
+
+    def build_cache(self, setting: CacheSetting) -> Any:
+        """The mutable state for one cache (see `penstock.kernels.cache`)."""
+        raise UnknownPolicyError(f"{self.name} cannot run a cache.")
 
     def reserve(self, state: Any, arrivals: int) -> Any:
         """The same state with room for so many further arrivals."""

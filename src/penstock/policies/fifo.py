@@ -8,13 +8,20 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels import ring
+from penstock.kernels.cache import append, entered, gone, oldest, take_out, worst
 from penstock.kernels.hooks import lowest, newcomer
 from penstock.kernels.layout import ARRIVAL, ARRIVALS
-from penstock.policies.base import Policy, Setting
+from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class FifoState(NamedTuple):
     """FIFO needs no memory of its own: the expiry ring has the order of arrival."""
+
+    nothing: np.ndarray
+
+
+class FifoCache(NamedTuple):
+    """In a cache the list of entries has the order."""
 
     nothing: np.ndarray
 
@@ -37,10 +44,15 @@ class Fifo(Policy):
     summary: ClassVar[str] = "the oldest tuple goes"
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
+    caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> FifoState:
         """The (empty) state."""
         return FifoState(np.zeros(1))
+
+    def build_cache(self, setting: CacheSetting) -> FifoCache:
+        """The (empty) state."""
+        return FifoCache(np.zeros(1))
 
 
 @lowest.on(FifoState)
@@ -58,3 +70,18 @@ def _lowest(policy, store, pool):
 @newcomer.on(FifoState)
 def _newcomer(policy, store, stream, entry):
     return np.float64(store.meta[ARRIVALS])
+
+
+@entered.on(FifoCache)
+def _entered(policy, cache, slot):
+    append(cache, slot)
+
+
+@gone.on(FifoCache)
+def _gone(policy, cache, slot):
+    take_out(cache, slot)
+
+
+@worst.on(FifoCache)
+def _worst(policy, cache):
+    return oldest(cache)

@@ -7,16 +7,34 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.kernels.cache import (
+    Heap,
+    entered,
+    gone,
+    new_heap,
+    push,
+    raise_to,
+    remove,
+    score_of,
+    used,
+    worst,
+)
 from penstock.kernels.hooks import enter, lowest, match_key, match_one, score
 from penstock.kernels.layout import BASE, ENTRY, SIDE, STREAM, USE
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
-from penstock.policies.base import Policy, Setting
+from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class LfuState(NamedTuple):
     """Tuples by matches; the matches of a key are counted once, a tuple knows the count at its entry."""
 
     queue: Queue
+
+
+class LfuCache(NamedTuple):
+    """Entries of a cache by hits since they entered."""
+
+    heap: Heap
 
 
 @dataclass(frozen=True)
@@ -37,10 +55,15 @@ class Lfu(Policy):
     summary: ClassVar[str] = "the tuple that was matched least often goes"
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 2.2"
+    caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LfuState:
         """An empty queue."""
         return LfuState(new_queue(setting.capacities))
+
+    def build_cache(self, setting: CacheSetting) -> LfuCache:
+        """An empty heap."""
+        return LfuCache(new_heap(setting.capacity))
 
 
 @match_key.on(LfuState)
@@ -68,3 +91,23 @@ def _score(policy, store, slot):
 @lowest.on(LfuState)
 def _lowest(policy, store, pool):
     return front(policy, policy.queue, store, pool)
+
+
+@entered.on(LfuCache)
+def _entered(policy, cache, slot):
+    push(policy.heap, cache, slot, 0.0)
+
+
+@used.on(LfuCache)
+def _used(policy, cache, slot):
+    raise_to(policy.heap, cache, slot, score_of(policy.heap, cache, slot) + 1.0)
+
+
+@gone.on(LfuCache)
+def _gone(policy, cache, slot):
+    remove(policy.heap, cache, slot)
+
+
+@worst.on(LfuCache)
+def _worst(policy, cache):
+    return policy.heap.slot[0]

@@ -7,10 +7,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.kernels.cache import append, entered, gone, oldest, take_out, used, worst
 from penstock.kernels.hooks import enter, leave, lowest, match_key, match_one, newcomer, score
 from penstock.kernels.layout import ARRIVAL, BASE, ENTRY, HEAD, NUMBER, PLACE, SIDE, STREAM, USE
 from penstock.kernels.queue import Queue, file_newcomer, file_next, file_one, front, new_queue
-from penstock.policies.base import Policy, Setting
+from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class LruState(NamedTuple):
@@ -23,6 +24,12 @@ class LruEachState(NamedTuple):
     """Tuples by last use, for joins in which the tuples of a key need not be matched together."""
 
     queue: Queue
+
+
+class LruCache(NamedTuple):
+    """In a cache the list of entries has the order of their last use."""
+
+    nothing: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -43,11 +50,16 @@ class Lru(Policy):
     summary: ClassVar[str] = "the tuple whose last match is longest ago goes"
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
+    caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LruState | LruEachState:
         """An empty queue."""
         kind = LruEachState if setting.partial else LruState
         return kind(new_queue(setting.capacities))
+
+    def build_cache(self, setting: CacheSetting) -> LruCache:
+        """The (empty) state."""
+        return LruCache(np.zeros(1))
 
 
 @match_key.on(LruState)
@@ -104,3 +116,24 @@ def _newcomer(policy, store, stream, entry):
 @lowest.on(LruState, LruEachState)
 def _lowest(policy, store, pool):
     return front(policy, policy.queue, store, pool)
+
+
+@entered.on(LruCache)
+def _entered(policy, cache, slot):
+    append(cache, slot)
+
+
+@used.on(LruCache)
+def _used(policy, cache, slot):
+    take_out(cache, slot)
+    append(cache, slot)
+
+
+@gone.on(LruCache)
+def _gone(policy, cache, slot):
+    take_out(cache, slot)
+
+
+@worst.on(LruCache)
+def _worst(policy, cache):
+    return oldest(cache)

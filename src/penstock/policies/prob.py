@@ -7,6 +7,23 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.kernels.cache import (
+    KEY as CACHED_KEY,
+)
+from penstock.kernels.cache import (
+    Heap,
+    asked,
+    entered,
+    gone,
+    new_heap,
+    push,
+    raise_to,
+    refuses,
+    remove,
+    score_of,
+    used,
+    worst,
+)
 from penstock.kernels.counts import (
     SKETCH,
     Counts,
@@ -20,13 +37,20 @@ from penstock.kernels.counts import (
 from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
 from penstock.kernels.layout import ENTRY, KEY, SIDE, USE
 from penstock.kernels.queue import Queue, file_first, file_next, front, new_queue
-from penstock.policies.base import Policy, Setting
+from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class ProbState(NamedTuple):
     """Keys by their count in the other stream, which the row of the key repeats."""
 
     queue: Queue
+    counts: Counts
+
+
+class ProbCache(NamedTuple):
+    """Entries of a cache by the requests for their key since the beginning, cached or not."""
+
+    heap: Heap
     counts: Counts
 
 
@@ -50,12 +74,17 @@ class Prob(Policy):
     summary: ClassVar[str] = "the tuple whose key was rarest in the other stream goes"
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.1; Das et al. 2003"
+    caches: ClassVar[bool] = True
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> ProbState:
         """An empty queue and empty counts."""
         return ProbState(new_queue(setting.capacities), key_counts(setting))
+
+    def build_cache(self, setting: CacheSetting) -> ProbCache:
+        """An empty heap and empty counts."""
+        return ProbCache(new_heap(setting.capacity), new_counts())
 
     def reserve(self, state: ProbState, arrivals: int) -> ProbState:
         """Let the exact counts grow."""
@@ -116,3 +145,34 @@ def _newcomer(policy, store, stream, entry):
 @lowest.on(ProbState)
 def _lowest(policy, store, pool):
     return front(policy, policy.queue, store, pool)
+
+
+@asked.on(ProbCache)
+def _asked(policy, cache, key):
+    count_key(policy.counts, 0, key)
+
+
+@entered.on(ProbCache)
+def _entered(policy, cache, slot):
+    count = np.float64(counted(policy.counts, 0, cache.e64[slot, CACHED_KEY]))
+    push(policy.heap, cache, slot, count)
+
+
+@used.on(ProbCache)
+def _used(policy, cache, slot):
+    raise_to(policy.heap, cache, slot, score_of(policy.heap, cache, slot) + 1.0)
+
+
+@gone.on(ProbCache)
+def _gone(policy, cache, slot):
+    remove(policy.heap, cache, slot)
+
+
+@worst.on(ProbCache)
+def _worst(policy, cache):
+    return policy.heap.slot[0]
+
+
+@refuses.on(ProbCache)
+def _refuses(policy, cache, key, slot):
+    return np.float64(counted(policy.counts, 0, key)) < score_of(policy.heap, cache, slot)

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.kernels.cache import CAPACITY, worst
 from penstock.kernels.hooks import before_tick, enter, leave, make_room
 from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
-from penstock.kernels.random import POLICY, uniform
-from penstock.policies.base import Policy, Setting
+from penstock.kernels.random import POLICY, below, uniform
+from penstock.policies.base import CacheSetting, Policy, Setting
 
 AHEAD = 8  # draws
 
@@ -29,6 +30,12 @@ class RandState(NamedTuple):
     turn: np.ndarray
 
 
+class RandCache(NamedTuple):
+    """A full cache has something in every entry, so that one can be drawn by its number."""
+
+    nothing: np.ndarray
+
+
 @dataclass(frozen=True)
 class Rand(Policy):
     """Evict a tuple drawn uniformly from the buffer (from buffer and newcomers in tick steps).
@@ -44,6 +51,7 @@ class Rand(Policy):
     summary: ClassVar[str] = "a tuple drawn at random goes"
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
+    caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> RandState:
         """Empty arrays of members."""
@@ -55,6 +63,10 @@ class Rand(Policy):
             drawn=np.full((pools, AHEAD), -1.0),
             turn=np.zeros(pools, np.int64),
         )
+
+    def build_cache(self, setting: CacheSetting) -> RandCache:
+        """The (empty) state; the cache has the generator."""
+        return RandCache(np.zeros(1))
 
     def check(self, state: Any, store: Store) -> None:
         """Every member knows its place."""
@@ -120,3 +132,8 @@ def _make_room(policy, store, pool, stream, entry):
         chosen = np.int64(number * (size + policy.waiting[pool]))
         return policy.members[pool, chosen] if chosen < size else 0
     return policy.members[pool, np.int64(number * size)]
+
+
+@worst.on(RandCache)
+def _worst(policy, cache):
+    return 1 + below(cache.random, POLICY, cache.meta[CAPACITY])

@@ -11,12 +11,15 @@ from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
+from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.heeb_hist import HeebHist
+from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
 from penstock.policies.lru import Lru
+from penstock.policies.opt import Opt
 from penstock.policies.prob import Prob
 from penstock.policies.rand import Rand
 
@@ -33,7 +36,11 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     ClockExp,
     Heeb,
     HeebHist,
+    FlowExpect,
+    Opt,
 )
+
+_FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # which cannot run a join
 
 _REGISTRY: dict[str, type[Policy]] = {policy.name: policy for policy in _BUILT_IN}
 
@@ -48,6 +55,16 @@ def names() -> list[str]:
     ['fifo', 'rand', 'lru']
     """
     return list(_REGISTRY)
+
+
+def caching_names() -> list[str]:
+    """The short names of all policies that can run a cache.
+
+    >>> from penstock import policies
+    >>> policies.caching_names()
+    ['fifo', 'rand', 'lru', 'lfu', 'prob', 'lfd']
+    """
+    return [policy.name for policy in (*_REGISTRY.values(), *_FOR_CACHES) if policy.caches]
 
 
 def registered() -> list[type[Policy]]:
@@ -80,7 +97,7 @@ def register(policy: AnyPolicy) -> AnyPolicy:
         raise UnknownPolicyError(
             f"A policy needs a short name without ':' or ','; {policy.__name__}.name is {policy.name!r}."
         )
-    known = _REGISTRY.get(policy.name)
+    known = _REGISTRY.get(policy.name) or {kind.name: kind for kind in _FOR_CACHES}.get(policy.name)
     if known is not None and known.__qualname__ != policy.__qualname__:
         raise UnknownPolicyError(f"The name {policy.name!r} is taken by {known.__name__}; choose another.")
     _REGISTRY[policy.name] = policy
@@ -113,7 +130,7 @@ def get(policy: str | Policy) -> Policy:
             f"A policy is a name, a name with options, or a policy object; {policy!r} was given."
         )
     name, _, options = policy.partition(":")
-    known = _REGISTRY.get(name.strip())
+    known = _REGISTRY.get(name.strip()) or {kind.name: kind for kind in _FOR_CACHES}.get(name.strip())
     if known is None:
         raise UnknownPolicyError(f"There is no policy {name!r}{hint(name, names())}")
     return known(**_options(known, options))

@@ -1,0 +1,190 @@
+"""`optimal_join`: the most results that any decisions could have reached, and decisions that reach them."""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns import Table
+from penstock.errors import ColumnError, PenstockError, hint
+from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.state import JoinState
+from penstock.joins.stats import JoinRun, JoinStats
+from penstock.joins.window import WindowJoin
+from penstock.payload import mean_row_bytes
+
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The outcome of `optimal_join`.
+
+    `stats` are those of a join that followed the decisions, counted by the join itself. `decisions` has a
+    row per tuple that is kept: its stream and row, the step at which it arrives, and the step of the last
+    match it is kept for; memory holds it from the one to the other. `seconds` is the time it took to decide.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
+    >>> best = ps.optimal_join(left, right, on="key", time="ts", within=10, budget=ps.Tuples(2))
+    >>> best.results, best.recall
+    (3, 1.0)
+    >>> best.decisions.to_pylist()[0]
+    {'stream': 'left', 'row': 1, 'arrives': 1, 'until': 3}
+    """
+
+    stats: JoinStats
+    decisions: pa.Table
+    seconds: float
+    _join: WindowJoin = field(repr=False, compare=False)
+    _arrivals: Arrivals = field(repr=False, compare=False)
+
+    @property
+    def results(self) -> int:
+        """The most results there can be, those of one tick included."""
+        return self.stats.results
+
+    @property
+    def same_tick(self) -> int:
+        """Results between arrivals of one tick, which need no memory."""
+        return self.stats.same_tick
+
+    @property
+    def exact(self) -> int:
+        """Results with unlimited memory."""
+        return self.stats.exact
+
+    @property
+    def recall(self) -> float:
+        """The share of them that the budget allows."""
+        return self.stats.recall
+
+    def replay(
+        self, decisions: pa.Table | None = None, *, collect: bool = False, log: bool = False
+    ) -> JoinRun:
+        """Run the join by these decisions, or by others on the same input (see `follow_decisions`).
+
+        >>> import penstock as ps
+        >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
+        >>> best = ps.optimal_join(left, right, on="key", time="ts", within=10, budget=ps.Tuples(2))
+        >>> best.replay(collect=True).pairs.to_pydict()
+        {'left_row': [1, 2, 2], 'right_row': [0, 1, 2]}
+        """
+        keep = _keep(self.decisions if decisions is None else decisions, self._arrivals)
+        return self._join.run_arrivals(self._arrivals, collect=collect, log=log, keep=keep)
+
+
+def optimal_join(
+    left: Table,
+    right: Table,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budget: Any,
+    allocation: str = "unified",
+    step: str = "arrival",
+    warmup: int = 0,
+    unit: str = "ms",
+) -> Optimum:
+    """The offline optimum of a bounded join: what a policy that knows the future could reach at most.
+
+    The parameters are those of `WindowJoin` and its `run`; the budget is `Tuples` or `Fraction`. Whatever
+    the policy, no join with the same parameters has more results. It is found by a min-cost flow whose
+    size is the number of results of the exact join.
+
+    >>> import penstock as ps
+    >>> from penstock.workloads import gdj_pair
+    >>> left, right = gdj_pair(keys=20, rate=1)
+    >>> ask = {"on": "key", "time": "ts"}
+    >>> best = ps.optimal_join(left, right, **ask, within=60, budget=ps.Tuples(20), allocation="equal")
+    >>> lru = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy="lru").run(left, right, **ask)
+    >>> lru.stats.results < best.results < best.exact
+    True
+    """
+    join = WindowJoin(
+        within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
+    )
+    arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    config = join.configure(arrivals)
+    began = clock.perf_counter()
+    keep = JoinState(config, arrivals.trace(config.window.kind, step)).policy.until
+    seconds = clock.perf_counter() - began
+    mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
+    stats = join.run_arrivals(arrivals, mean_row=mean_row, keep=keep).stats
+    return Optimum(stats, _decisions(keep, arrivals, step), seconds, join, arrivals)
+
+
+def follow_decisions(
+    left: Table,
+    right: Table,
+    decisions: pa.Table,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budget: Any,
+    allocation: str = "unified",
+    step: str = "arrival",
+    warmup: int = 0,
+    unit: str = "ms",
+    collect: bool = False,
+    log: bool = False,
+) -> JoinRun:
+    """Run a bounded join by decisions made elsewhere; they need not be optimal.
+
+    `decisions` has a row per tuple to keep, with the columns `stream` ("left" or "right"), `row`, and
+    `until`, the step to which it is kept. Where they ask for more room than there is, those go first that are
+    to be kept least long.
+
+    >>> import pyarrow as pa, penstock as ps
+    >>> from penstock.joins import follow_decisions
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
+    >>> decisions = pa.table({"stream": ["left"], "row": [2], "until": [5]})
+    >>> follow_decisions(
+    ...     left, right, decisions, on="key", time="ts", within=9, budget=ps.Tuples(2), allocation="equal"
+    ... ).stats.results
+    2
+    """
+    join = WindowJoin(
+        within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
+    )
+    arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    return join.run_arrivals(arrivals, collect=collect, log=log, keep=_keep(decisions, arrivals))
+
+
+def _decisions(keep: np.ndarray, arrivals: Arrivals, step: str) -> pa.Table:
+    """What is kept, and to which step."""
+    kept = np.flatnonzero(keep >= 0)
+    return pa.table(
+        {
+            "stream": pa.array(np.array(SIDES)[arrivals.stream[kept]], pa.string()),
+            "row": arrivals.row[kept],
+            "arrives": arrivals.steps(step)[kept],
+            "until": keep[kept],
+        }
+    )
+
+
+def _keep(decisions: pa.Table, arrivals: Arrivals) -> np.ndarray:
+    """The counterpart: per arrival the step to which it is kept."""
+    for name in ("stream", "row", "until"):
+        if name not in decisions.column_names:
+            raise ColumnError(f"Decisions have no column {name!r}{hint(name, decisions.column_names)}")
+    names = decisions.column("stream").to_pylist()
+    for name in set(names) - set(SIDES):
+        raise PenstockError(f"A decision names the stream {name!r}{hint(name, SIDES)}")
+    side = np.array([SIDES.index(name) for name in names], np.int64)
+    rows = decisions.column("row").to_numpy().astype(np.int64)
+    number = np.full((2, int(arrivals.row.max(initial=-1)) + 1), -1, np.int64)
+    number[arrivals.stream, arrivals.row] = np.arange(len(arrivals))
+    fine = (rows >= 0) & (rows < number.shape[1])
+    if not fine.all() or (number[side, rows] < 0).any():
+        raise PenstockError("Decisions name rows that are not in the input, or whose key is null.")
+    keep = np.full(len(arrivals), -1, np.int64)
+    keep[number[side, rows]] = decisions.column("until").to_numpy()
+    return keep

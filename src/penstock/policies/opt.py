@@ -1,0 +1,97 @@
+"""OPT: what the whole stream, known beforehand, makes possible; the line no policy can cross."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.errors import PolicyOptionError
+from penstock.kernels.hooks import enter, lowest, newcomer, score
+from penstock.kernels.layout import ARRIVAL, NUMBER, STREAM
+from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.offline import Steps, keep_times
+from penstock.policies.base import Policy, Setting
+
+
+class OptState(NamedTuple):
+    """Per arrival the step of the last match it is kept for, -1 if it is not kept; tuples by it."""
+
+    until: np.ndarray
+    queue: Queue
+
+
+@dataclass(frozen=True)
+class Opt(Policy):
+    """Keep what an optimal plan, made from the whole trace, keeps: no policy has more results.
+
+    The plan is a min-cost flow (see `penstock.offline`) and says of every tuple to which of its matches it
+    is kept. Here that step is its score: whoever is done with, or was never wanted, goes first, and the
+    capacity of the flow sees to it that there is always one. Drops are not foreseen, so that with a
+    `drop_rate` the plan is only a good one.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 9, 1, 2], "ts": [3, 4, 5, 6]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="opt")
+    >>> join.run(left, right, on="key", time="ts").stats.results  # one left tuple has room: the first
+    2
+    """
+
+    name: ClassVar[str] = "opt"
+    summary: ClassVar[str] = "the clairvoyant optimum: no policy has more results"
+    cost: ClassVar[str] = "a min-cost flow over all matches beforehand"
+    paper: ClassVar[str] = "Das, Gehrke and Riedewald 2003; Xie, Yang and Chen 2005, section 4"
+    selective: ClassVar[bool] = True
+    many: ClassVar[bool] = False
+    counts_bytes: ClassVar[bool] = False
+    bound: ClassVar[bool] = True
+
+    @property
+    def needs_future(self) -> bool:
+        """All of it."""
+        return True
+
+    def build(self, setting: Setting) -> OptState:
+        """The plan for the trace."""
+        trace = setting.trace
+        if trace is None:
+            raise PolicyOptionError("opt needs the whole stream before it starts; it works with run() only.")
+        until = trace.keep
+        if until is None:
+            steps = Steps(
+                trace.stream,
+                trace.key,
+                trace.step,
+                trace.time,
+                setting.horizons,
+                setting.window,
+                setting.warmup,
+            )
+            until, _ = keep_times(steps, setting.capacities)
+        return OptState(np.asarray(until, np.int64), new_queue(setting.capacities))
+
+    def bytes_beyond(self, state: Any) -> int:
+        """The plan, which knows every arrival."""
+        return int(state.until.nbytes)
+
+
+@enter.on(OptState)
+def _enter(policy, store, slot):
+    pool = store.pool_of[store.t32[slot, STREAM]]
+    file_newcomer(policy.queue, store, pool, slot, score(policy, store, slot))
+
+
+@score.on(OptState)
+def _score(policy, store, slot):
+    return np.float64(policy.until[store.t64[slot, ARRIVAL]])
+
+
+@newcomer.on(OptState)
+def _newcomer(policy, store, stream, entry):
+    return np.float64(policy.until[store.meta[NUMBER]])
+
+
+@lowest.on(OptState)
+def _lowest(policy, store, pool):
+    return front(policy, policy.queue, store, pool)
