@@ -24,3 +24,9 @@ def uniform(random, generator):
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed = mixed ^ (mixed >> np.uint64(31))
     return np.float64(mixed >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@jit
+def below(random, generator, n):
+    """The next integer in [0, n) of a generator."""
+    return np.int64(uniform(random, generator) * n)
