@@ -3,6 +3,7 @@
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.many import ManyRun, ManyStats, join_many
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
+from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.joins.plan import plan
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.state import JoinState, Output
@@ -21,6 +22,7 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "ManyStreamState",
     "Output",
     "Plan",
     "PlanRow",
@@ -29,4 +31,5 @@ __all__ = [
     "arrivals_of",
     "join_many",
     "plan",
+    "start_many",
 ]
