@@ -151,7 +151,7 @@ def test_streams_in_order_are_joined_as_by_many_state(policy: str, case: Case) -
             state.advance(*[time] * case.streams)
             one = case.feed(state, i, i + 1)
             assert [rows.tolist() for rows in one.rows] == [rows.tolist() for rows in other.rows]
-            assert sorted(one.log.tolist()) == sorted(other.log.tolist())
+            assert sorted(one.log[:, :3].tolist()) == sorted(other.log[:, :3].tolist())
             assert state.totals() == plain.totals() | {"late": 0}
     state.check()
 

@@ -16,8 +16,8 @@ from penstock.joins.window import WindowJoin
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
-from penstock.spark.buckets import bucket_count, labels, share
-from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, PACKED, Packing, packer
+from penstock.spark.buckets import bucket_count, share
+from penstock.spark.pack import BUCKET, CHECK, KEY
 from penstock.spark.processor import STATS, JoinProcessor
 from penstock.spark.schema import (
     EVENT_TIME,
@@ -31,6 +31,7 @@ from penstock.spark.schema import (
     times_of,
 )
 from penstock.spark.spec import LEFT, JoinSpec
+from penstock.spark.streaming import joined_in_stream
 from penstock.window import Within, window_of
 
 EMITS = ("results", "all")
@@ -172,31 +173,10 @@ def bounded_join(
     prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
     if streaming:
         session.prepare(spark)
-        raw = _joined_in_stream(prepared, spec, raw_fields)
+        raw = joined_in_stream(prepared, spec, raw_fields, JoinProcessor)
     else:
         raw = joined_in_batch(prepared, spec, raw_fields)
     return metrics.observed(raw, spec, [field.name for field in fields], name)
-
-
-def _joined_in_stream(prepared: list[DataFrame], spec: JoinSpec, fields: list[T.StructField]) -> DataFrame:
-    """Packed rows, grouped by bucket, through the stateful operator."""
-    tags = labels(spec.buckets)
-    left, right = (
-        frame.mapInArrow(packer(Packing(side, spec.sides[side].time, spec.dtype, tuple(tags))), PACKED)
-        for side, frame in enumerate(prepared)
-    )
-    processor = JoinProcessor(spec, T.StructType(fields), {label: i for i, label in enumerate(tags)})
-    return (
-        left.union(right)
-        .groupBy(LABEL)
-        .transformWithStateInPandas(
-            processor,
-            T.StructType(fields),
-            "Append",
-            "EventTime" if spec.event_time else "None",
-            eventTimeColumnName=spec.event_time or "",
-        )
-    )
 
 
 def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:

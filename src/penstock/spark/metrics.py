@@ -7,23 +7,23 @@ row, so there is one only, which gathers the figures; all sums are made of that.
 
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from penstock.spark.bucket import AT, EVENT, STREAM, Figures
+from penstock.spark.bucket import AT, EVENT, STREAM
+from penstock.spark.figures import Figures
 from penstock.spark.processor import RESULT, STATS
 from penstock.spark.schema import quoted
-from penstock.spark.spec import JoinSpec
+from penstock.spark.spec import Spec
 
 METRIC = "join"  # the one observed metric: a row with the sums, and the buckets one by one
 
 
-def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str | Observation) -> DataFrame:
+def observed(raw: DataFrame, spec: Spec, names: list[str], name: str | Observation) -> DataFrame:
     """The join without the rows of figures, which become an observed metric of this name."""
-    rows = raw.observe(name, _metric()).filter(F.col(STATS).isNull())
+    rows = raw.observe(name, _metric(spec.streams)).filter(F.col(STATS).isNull())
     columns = [F.col(quoted(each)) for each in names]
     if spec.emit == "all":
         told = F.coalesce(F.col(EVENT), F.lit(RESULT)).alias(EVENT)
@@ -31,16 +31,18 @@ def observed(raw: DataFrame, spec: JoinSpec, names: list[str], name: str | Obser
     return rows.select(*columns)
 
 
-def _metric() -> Column:
-    kinds = {"int": "bigint", "float": "double"}
-    schema = "bucket bigint, " + ", ".join(f"{f.name} {kinds[str(f.type)]}" for f in fields_of(Figures))
+def _metric(streams: tuple[str, ...]) -> Column:
+    kinds = {
+        name: "bigint" if isinstance(value, int) else "double"
+        for name, value in Figures.of(streams).flat().items()
+    }
+    schema = "bucket bigint, " + ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
     buckets = F.transform(F.collect_list(F.col(STATS)), lambda text: F.from_json(text, schema))
 
     def summed(each: Column) -> Column:
-        sums = []
-        for field in fields_of(Figures):
-            start = F.lit(0).cast(kinds[str(field.type)])
-            sums.append(F.aggregate(each, start, _adding(field.name)).alias(field.name))
+        sums = [
+            F.aggregate(each, F.lit(0).cast(kind), _adding(name)).alias(name) for name, kind in kinds.items()
+        ]
         return F.struct(*sums, each.alias("buckets"))
 
     # A lambda is the one way to name a value that several expressions use.

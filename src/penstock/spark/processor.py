@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pyarrow as pa
@@ -13,11 +12,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from penstock.spark.bucket import Batch, Figures
+from penstock.spark.bucket import Batch, Bucket
+from penstock.spark.figures import Figures
 from penstock.spark.frames import to_frame, to_table
 from penstock.spark.ledger import Ledger
 from penstock.spark.pack import BLOB, PIECE, REGISTER, SIDE, SKIPPED, TASK
-from penstock.spark.spec import JoinSpec
+from penstock.spark.spec import Spec
 
 RESULT = (
     "result"  # how results are told from other rows where there are others; on their way they say nothing
@@ -28,13 +28,15 @@ STATS = "_figures"
 class JoinProcessor(StatefulProcessor):
     """Runs the buckets of a `bounded_join`."""
 
-    def __init__(self, spec: JoinSpec, fields: StructType, buckets: dict[int, int]) -> None:
+    kind: ClassVar[type[Bucket]] = Bucket
+
+    def __init__(self, spec: Spec, fields: StructType, buckets: dict[int, int]) -> None:
         self.spec, self.fields = spec, fields
         self.buckets = buckets  # label -> number of the bucket
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
-        self.ledger = Ledger(handle)
+        self.ledger = Ledger(handle, self.kind)
 
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Any, timerValues: Any
@@ -64,7 +66,7 @@ class JoinProcessor(StatefulProcessor):
 
 def told(bucket: int, figures: Figures) -> str:
     """The figures of a bucket as text, for a row of their own."""
-    return json.dumps({"bucket": bucket, **asdict(figures)})
+    return json.dumps({"bucket": bucket, **figures.flat()})
 
 
 def _gather(rows: Iterator[pd.DataFrame], watermark: int) -> Batch:
