@@ -63,9 +63,10 @@ def streams_of(rng: np.random.Generator, starts: Any, rows: int, width: int) -> 
 
 
 def close(names: str, seconds: int) -> Any:
-    """Whether the latest time of some aliases is within so many seconds of the earliest."""
-    times = [F.unix_micros(f"{name}.ts") for name in names]
-    return F.greatest(*times) - F.least(*times) <= seconds * 1_000_000
+    """Whether the latest time of some aliases is within so many seconds of the earliest, and none is null."""
+    times = F.array(*[F.unix_micros(f"{name}.ts") for name in names])
+    there = ~F.exists(times, lambda time: time.isNull())
+    return there & (F.array_max(times) - F.array_min(times) <= seconds * 1_000_000)
 
 
 def native(frames: dict[str, Any], seconds: int) -> Any:
@@ -160,7 +161,7 @@ def test_several_joins_in_one_memory(spark: Any, stream_of: Any, collected: Any,
 def test_columns_of_other_names_and_types(spark: Any) -> None:
     a = spark.createDataFrame([(1, 0, "p"), (2, 3, "q")], "id int, at int, what string")
     b = spark.createDataFrame([(1, 4, "r"), (None, 3, "s")], "key long, ts long, what string")
-    c = spark.createDataFrame([(6, 1), (5, 2)], "moment double, `the key` decimal(10,2)")
+    c = spark.sql("SELECT 6D moment, 1.00BD `the key` UNION ALL SELECT 5D, 2.00BD")
     joined = bounded_join_many(
         {"a": a, "b b": b, "c": c},
         on=[(("b b", "key"), ("c", "the key"), ("a", "id"))],
