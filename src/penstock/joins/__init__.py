@@ -3,6 +3,7 @@
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.many import ManyRun, ManyStats, join_many
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
+from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.joins.optimal import Optimum, follow_decisions, optimal_join
 from penstock.joins.plan import plan
 from penstock.joins.plan_result import Plan, PlanRow
@@ -22,6 +23,7 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "ManyStreamState",
     "Optimum",
     "Output",
     "Plan",
@@ -33,4 +35,5 @@ __all__ = [
     "join_many",
     "optimal_join",
     "plan",
+    "start_many",
 ]

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples
-from penstock.errors import BudgetError
+from penstock.errors import BudgetError, PenstockError, WindowError
 from penstock.kernels.layout import (
     COMPETE,
+    LANDMARK,
     P_BYTES,
     ROWS,
     SHED,
+    TIMED,
     WARMUP,
     WINDOW,
     Store,
@@ -25,10 +27,11 @@ from penstock.kernels.layout import (
 from penstock.kernels.sketch import Sketch, new_sketch
 from penstock.kernels.stream import Flow, new_flow
 from penstock.policies.base import Policy, Setting, Trace
-from penstock.window import Resolved
+from penstock.window import Resolved, window_of
 
 COUNT_SHARE = 0.2  # of a byte budget, at most, for key counts
 PROBE = 4_097  # just above a power of two, where tables waste most
+FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Config:
     seed: int = 0
     rates: tuple[float, float] | None = None
     mean_row: float = 0.0  # average payload
-    lateness: tuple[float, float] | None = None  # of each stream; None: arrivals come in order
+    lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
 
     def build(self, trace: Trace | None = None, labels: np.ndarray | None = None) -> tuple[Store, Any]:
@@ -90,6 +93,43 @@ class Config:
 def beginning(time_dtype: np.dtype) -> float:
     """A time before all others, from which any other can be subtracted."""
     return -(2.0**62) if time_dtype == np.int64 else -1e300
+
+
+def fitting(window: Resolved, dtype: np.dtype) -> Resolved:
+    """The window on the scale of the times: on whole numbers a span of 1.5 is one of 1."""
+    if dtype != np.int64:
+        return window
+    if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
+        raise WindowError("A landmark period must be a whole number in the unit of the time column.")
+    left, right = (math.floor(horizon) for horizon in window.horizons)
+    if max(left, right) >= 2**62:
+        raise WindowError(f"A window of {max(left, right)} is longer than 62 bits can tell.")
+    return dataclasses.replace(window, horizons=(left, right))
+
+
+def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> tuple[float, ...]:
+    """A lateness in the unit of the times, per stream; infinite: its progress is told by `advance`.
+
+    >>> from penstock.joins.config import behind_of
+    >>> from penstock.window import window_of
+    >>> behind_of("2 seconds", "ms", window_of(10).resolve("ms"), streams=3)
+    (2000.0, 2000.0, 2000.0)
+    """
+    if window.kind != TIMED:
+        raise PenstockError("Streams out of step need a window of time, not one of rows or periods.")
+    each = lateness if isinstance(lateness, tuple) else (lateness,) * streams
+    if len(each) != streams:
+        raise PenstockError(f"lateness takes a span, or a tuple of {streams}; {lateness!r} was given.")
+    return tuple(
+        FARTHEST if one == math.inf else float(math.ceil(window_of(one).resolve(unit).horizons[0]))
+        for one in each
+    )
+
+
+def check_times(times: np.ndarray) -> None:
+    """Refuse times that streams out of step cannot tell apart from the beginning of time."""
+    if not (np.abs(times.astype(np.float64)) < FARTHEST).all():
+        raise PenstockError("Times must be finite and less than 2^61 from zero.")
 
 
 def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[int, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,6 +19,7 @@ from penstock.errors import (
     WindowError,
     hint,
 )
+from penstock.joins.config import fitting
 from penstock.joins.many_arrivals import Joins, ManyArrivals, joins_of, many_arrivals_of
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState, countable
 from penstock.kernels.layout import LANDMARK
@@ -174,10 +173,10 @@ def join_many(
     (2, 2)
     """
     window, budget, policy = window_of(within), budget_of(budget), get(policy)
-    _check(window, budget, policy, allocation, seed)
+    check_options(window, budget, policy, allocation, seed)
     joins = joins_of(streams, on)
     if isinstance(budget, Tuples):
-        _enough(budget.n, len(streams), f"{budget!r} was given")
+        enough(budget.n, len(streams), f"{budget!r} was given")
     arrivals = many_arrivals_of(streams, joins, time, unit)
     config = _configure(arrivals, window, budget, policy, allocation, seed)
     state = ManyState(config).warm()
@@ -211,7 +210,7 @@ def exact_results(arrivals: ManyArrivals, window: Resolved) -> tuple[int, ...]:
     return tuple(countable(found))
 
 
-def _check(window: Window, budget: Budget, policy: Policy, allocation: str, seed: int) -> None:
+def check_options(window: Window, budget: Budget, policy: Policy, allocation: str, seed: int) -> None:
     """Refuse what joins of many streams cannot do."""
     if isinstance(window, Rows):
         raise WindowError(
@@ -253,7 +252,8 @@ def _check(window: Window, budget: Budget, policy: Policy, allocation: str, seed
         raise PenstockError(f"seed={seed!r} is not allowed; it must be a whole number from 0 up.")
 
 
-def _enough(tuples: int, streams: int, given: str) -> None:
+def enough(tuples: int, streams: int, given: str) -> None:
+    """Refuse a budget that has no room for a tuple of every stream."""
     if tuples < streams:
         raise BudgetError(f"A join needs room for at least one tuple per stream, {streams} in all; {given}.")
 
@@ -262,20 +262,15 @@ def _configure(
     arrivals: ManyArrivals, window: Window, budget: Budget, policy: Policy, allocation: str, seed: int
 ) -> ManyConfig:
     """The join made concrete for an input."""
-    resolved, dtype = window.resolve(arrivals.unit), arrivals.time.dtype
-    horizon = resolved.horizons[0]
-    if dtype == np.int64 and isinstance(horizon, float):
-        if resolved.kind == LANDMARK and not horizon.is_integer():
-            raise WindowError("A landmark period must be a whole number in the unit of the time column.")
-        # On whole-number times a span of 1.5 is one of 1.
-        resolved = dataclasses.replace(resolved, horizons=(math.floor(horizon),) * 2)
+    dtype = arrivals.time.dtype
+    resolved = fitting(window.resolve(arrivals.unit), dtype)
     streams = len(arrivals.nulls)
     if isinstance(budget, Tuples):
         tuples = budget.n
     else:
         assert isinstance(budget, Fraction)
         tuples = budget.tuples(len(arrivals), resolved.length, arrivals.span)
-        _enough(tuples, streams, f"{budget!r} of this input is {tuples:,} tuples")
+        enough(tuples, streams, f"{budget!r} of this input is {tuples:,} tuples")
     per_stream = arrivals.per_stream.astype(np.float64)
     limits = [tuples]
     if allocation != "unified":

@@ -100,7 +100,7 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
     """Bring the streams into processing order, keys coded per join and times on one scale."""
     names = list(streams)
     number = {name: s for s, name in enumerate(names)}
-    times = times_of([column(streams[n], _time_column(time, n), n) for n in names], names, unit)
+    times = times_of([column(streams[n], time_column(time, n), n) for n in names], names, unit)
     members = tuple(tuple(number[name] for name, _ in join) for join in joins)
     scheme = new_scheme(members, len(names))
     codes = [np.full((len(array), scheme.join.shape[1]), -1, np.int64) for array in times.arrays]
@@ -130,7 +130,7 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
     )
 
 
-def _time_column(time: Any, name: str) -> str:
+def time_column(time: Any, name: str) -> str:
     """The time column of a stream: one name for all, or a dict."""
     found = time.get(name) if isinstance(time, Mapping) else time
     if not isinstance(found, str):

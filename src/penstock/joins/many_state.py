@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
+from penstock.joins.config import beginning
 from penstock.joins.many_invariants import check_many
 from penstock.kernels import counts
 from penstock.kernels.drive import LOGGED, PAIRS
@@ -32,6 +33,7 @@ from penstock.kernels.layout import (
 )
 from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew, drive_many
 from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
+from penstock.kernels.many_stream import ManyFlow, new_many_flow
 from penstock.policies.base import Policy, Setting
 from penstock.window import Resolved
 
@@ -53,12 +55,11 @@ class ManyConfig:
     every: int = 0  # arrivals after which the pools are apportioned anew by average score; 0: never
     seed: int = 0
     rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, where known
+    lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
 
     def build(self) -> tuple[Store, Index, Any]:
         """An empty store, an empty index and the state of the policy."""
-        total, capacities = sum(self.limits), self.limits
-        if self.every:
-            capacities = (total - len(self.limits) + 1,) * len(self.limits)
+        total, capacities = sum(self.limits), self._capacities
         store = new_store(self.limits, capacities, self.time_dtype, self.seed, self.streams)
         horizon = self.window.horizons[0]
         store.horizon[:] = horizon
@@ -76,6 +77,20 @@ class ManyConfig:
         counting = self.policy.counts_keys and self.policy.compiled
         scheme = new_scheme(self.joins, self.streams)
         return store, new_index(scheme, total, counting, _heeds_matches(state)), state
+
+    def build_flow(self) -> ManyFlow:
+        """For streams that advance each at its own pace: how far they have come."""
+        assert self.lateness is not None, "arrivals come in order"
+        most = self._capacities * (self.streams if len(self.limits) == 1 else 1)
+        scheme, start = new_scheme(self.joins, self.streams), beginning(self.time_dtype)
+        return new_many_flow(scheme, sum(self.limits), most, self.time_dtype, self.lateness, start)
+
+    @property
+    def _capacities(self) -> tuple[int, ...]:
+        """The most tuples that each pool can ever hold."""
+        if not self.every:
+            return self.limits
+        return (sum(self.limits) - len(self.limits) + 1,) * len(self.limits)
 
 
 def _heeds_matches(state: Any) -> bool:
@@ -125,7 +140,17 @@ class ManyState:
 
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
         self.config, self.store, self.index, self.policy = config, store, index, policy
-        self._kernel: Callable[..., int] = drive_many if config.policy.compiled else interpreted(drive_many)
+        driver = self._driver()
+        self._kernel: Callable[..., int] = driver if config.policy.compiled else interpreted(driver)
+
+    @staticmethod
+    def _driver() -> Callable[..., int]:
+        """The kernel that processes a part of a batch."""
+        return drive_many
+
+    def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
+        """Process a part of a batch from `start`; how far it came before the room for rows was used up."""
+        return self._kernel(self.policy, self.store, self.index, part, out, start)
 
     def process(
         self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
@@ -167,7 +192,7 @@ class ManyState:
 
     def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
         n, (joins, widest) = len(batch.stream), self.index.scheme.stream.shape
-        entries = int(self.store.meta[LIVE]) + n if log else 0
+        entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
         out = ManyOut(
             np.zeros(n, np.int64),
             np.empty((FIRST_ROOM if collect else 0, 1 + widest), np.int64),
@@ -180,7 +205,7 @@ class ManyState:
             self._reserve(limit - start)
             part = ManyBatch(*(array[:limit] for array in batch))
             began = clock.perf_counter()
-            start = self._kernel(self.policy, self.store, self.index, part, out, start)
+            start = self._step(part, out, start)
             self.seconds += clock.perf_counter() - began
             if start == limit:
                 if n > 0:

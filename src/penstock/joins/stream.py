@@ -7,39 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
-from penstock.joins.config import Config, beginning, table_bytes
+from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
+from penstock.joins.config import Config, beginning, check_times, table_bytes
 from penstock.joins.state import JoinState, Output
 from penstock.kernels.drive import LOG_EVICTED, Batch, Out
 from penstock.kernels.layout import (
     ARRIVAL,
-    ARRIVALS,
-    DROPPED,
     ENTRY,
-    EVICTED,
-    EXPIRED,
-    HIGH_TUPLE,
     KEY,
-    OVERSIZE,
-    REFUSED,
     RESULTS,
     ROW,
-    SAME_TICK,
     SHED,
-    STEPS,
     STREAM,
     TIME,
 )
 from penstock.kernels.sketch import Tally
 from penstock.kernels.stream import LATE, advance_to
 
-SO_FAR = [ARRIVALS, STEPS, RESULTS, SAME_TICK, DROPPED]  # go on when a state takes over from another
-GONE = [EVICTED, EXPIRED, REFUSED, OVERSIZE]  # add up
-FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
 
-
-class StreamState(JoinState):
+class StreamState(KeepsRows, JoinState):
     """A `JoinState` for streams out of step; `WindowJoin.start(lateness=...)` makes one.
 
     A buffered tuple expires once the other stream's progress has passed its time plus its horizon: the
@@ -96,14 +83,6 @@ class StreamState(JoinState):
         """The counters since the start."""
         return super().totals() | {"late": self.late}
 
-    def rows(self, stream: int) -> np.ndarray:
-        """The rows of a stream's buffered tuples, in the order of their places in the table."""
-        return self.store.t64[self._live(stream), ROW]
-
-    def rename_rows(self, stream: int, rows: np.ndarray) -> None:
-        """Give a stream's buffered tuples other rows, in the order of `rows()`."""
-        self.store.t64[self._live(stream), ROW] = rows
-
     def take_over(
         self, other: StreamState, sizes: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -137,15 +116,8 @@ class StreamState(JoinState):
         self.flow.meta[LATE], self.sketch.missed[0] = other.flow.meta[LATE], missed
         return log[log[:, 0] == LOG_EVICTED], time
 
-    def _live(self, stream: int) -> np.ndarray:
-        high = int(self.store.meta[HIGH_TUPLE]) + 1
-        mine = (self.store.t64[:high, ARRIVAL] >= 0) & (self.store.t32[:high, STREAM] == stream)
-        mine[0] = False
-        return np.flatnonzero(mine)
-
     def _check_order(self, batch: Batch) -> None:
-        if not (np.abs(batch.time.astype(np.float64)) < FARTHEST).all():
-            raise PenstockError("Times must be finite and less than 2^61 from zero.")
+        check_times(batch.time)
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
         return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)

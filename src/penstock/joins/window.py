@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
-from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, WindowError, hint
+from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
-from penstock.joins.config import Config, in_tuples, shares_of, with_byte_budget
+from penstock.joins.config import Config, behind_of, fitting, in_tuples, shares_of, with_byte_budget
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
-from penstock.joins.stream import FARTHEST, StreamState
+from penstock.joins.stream import StreamState
 from penstock.kernels.exact import exact_counts
-from penstock.kernels.layout import LANDMARK, ROWS, TIMED
+from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
 from penstock.window import Resolved, window_of
@@ -234,7 +234,7 @@ class WindowJoin:
             0,
             0.0,
             row_bytes,
-            _behind(lateness, unit, window),
+            None if lateness is None else behind_of(lateness, unit, window),
             sketch_bytes,
         )
         if lateness is None:
@@ -262,11 +262,11 @@ class WindowJoin:
         arrivals: int,
         span: float,
         mean_row: float,
-        lateness: tuple[float, float] | None = None,
+        lateness: tuple[float, ...] | None = None,
         sketch_bytes: int = 0,
     ) -> Config:
         config = Config(
-            window=_fitting(window, dtype),
+            window=fitting(window, dtype),
             policy=self.policy,
             step=self.step,
             time_dtype=np.dtype(np.int64) if window.kind == ROWS else dtype,
@@ -314,32 +314,6 @@ class WindowJoin:
         if self.warmup and len(arrivals):
             counts[arrivals.steps(self.step) < self.warmup] = 0
         return counts
-
-
-def _fitting(window: Resolved, dtype: np.dtype) -> Resolved:
-    """The window on the scale of the times: on whole numbers a span of 1.5 is one of 1."""
-    if dtype != np.int64:
-        return window
-    if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
-        raise WindowError("A landmark period must be a whole number in the unit of the time column.")
-    left, right = (math.floor(horizon) for horizon in window.horizons)
-    if max(left, right) >= 2**62:
-        raise WindowError(f"A window of {max(left, right)} is longer than 62 bits can tell.")
-    return dataclasses.replace(window, horizons=(left, right))
-
-
-def _behind(lateness: Any, unit: str, window: Resolved) -> tuple[float, float] | None:
-    """A lateness in the unit of the times, per stream; infinite: its progress is told by `advance`."""
-    if lateness is None:
-        return None
-    if window.kind != TIMED:
-        raise PenstockError("Streams out of step need a window of time, not one of rows or periods.")
-    both = lateness if isinstance(lateness, tuple) else (lateness, lateness)
-    left, right = (
-        FARTHEST if each == math.inf else float(math.ceil(window_of(each).resolve(unit).horizons[0]))
-        for each in both
-    )
-    return left, right
 
 
 def _check_rates(rates: Any) -> None:

@@ -211,7 +211,7 @@ def emit(store, index, out, stream, place, row):
 
 @jit
 def admit(policy, store, index, batch, out, i, count, arrival):
-    """Let an arrival enter its pool, at the expense of another where need be."""
+    """Let an arrival enter its pool, at the expense of another where need be; its tuple, 0 if it may not."""
     stream, keys = np.int64(batch.stream[i]), batch.key[i]
     pool = store.pool_of[stream]
     store.entering[0] = batch.time[i]
@@ -221,7 +221,7 @@ def admit(policy, store, index, batch, out, i, count, arrival):
             store.meta[EVICTED] += 1
             store.meta[REFUSED] += 1
             log(store, out, LOG_EVICTED, stream, batch.row[i])
-            return
+            return np.int64(0)
         evict(policy, store, index, out, slot)
     slot = take_tuple(store, stream, 0, batch.row[i], batch.time[i], 0, arrival)
     take_key_row(store, slot, first_key(keys), count)
@@ -229,6 +229,7 @@ def admit(policy, store, index, batch, out, i, count, arrival):
         link(index, slot, place, index.scheme.part[stream, place], keys[place])
     ring.append(store, stream, slot)
     enter(policy, store, slot)
+    return np.int64(slot)
 
 
 @jit

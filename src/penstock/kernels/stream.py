@@ -69,7 +69,7 @@ class Flow(NamedTuple):
 
 
 def new_flow(
-    capacities: tuple[int, ...], time_dtype: np.dtype, behind: tuple[float, float], start: float
+    capacities: tuple[int, ...], time_dtype: np.dtype, behind: tuple[float, ...], start: float
 ) -> Flow:
     """Streams that have not begun; `start` is a time before all others."""
     total = sum(capacities)

@@ -18,18 +18,20 @@ from pyspark.sql import types as T
 
 from penstock.spark.bucket import Batch, Bucket
 from penstock.spark.buckets import labels
-from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, SIDE, TIME, with_time
+from penstock.spark.pack import BUCKET, LABEL, SIDE, is_usable, with_time
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch
 from penstock.spark.processor import told
 from penstock.spark.schema import quoted
-from penstock.spark.spec import LEFT, RIGHT, JoinSpec
+from penstock.spark.spec import Spec
 
 ORDER, SORT = "_penstock_order", "_penstock_sort"
 
 
-def joined_in_batch(prepared: list[DataFrame], spec: JoinSpec) -> DataFrame:
-    """Both sides in one sorted table, bucket by bucket, through the operator; parcels come out."""
+def joined_in_batch(prepared: list[DataFrame], spec: Spec, kind: type[Bucket] = Bucket) -> DataFrame:
+    """All streams in one sorted table, bucket by bucket, through the operator; parcels come out."""
     tags = F.array(*[F.lit(label) for label in labels(spec.buckets)])
+    sides = range(len(prepared))
+    hidden = list(dict.fromkeys(name for side in sides for name in _hidden(spec, side)))
     both = None
     for side, frame in enumerate(prepared):
         columns = [
@@ -37,35 +39,42 @@ def joined_in_batch(prepared: list[DataFrame], spec: JoinSpec) -> DataFrame:
             F.lit(side).cast("byte").alias(SIDE),
             F.monotonically_increasing_id().alias(ORDER),
             F.col(quoted(spec.sides[side].time)).cast(_sortable(spec, prepared)).alias(SORT),
-            F.col(KEY),
             F.col(BUCKET),
-            (F.col(CHECK) if spec.hashed else F.lit(None).cast("long")).alias(CHECK),
         ]
+        for name in hidden:
+            own = name in _hidden(spec, side)
+            columns.append((F.col(name) if own else F.lit(None).cast("long")).alias(name))
         for which, other in enumerate(prepared):
-            for i, name in enumerate(_carried(other)):
-                kind = other.schema[name].dataType
-                value = F.col(quoted(name)) if which == side else F.lit(None).cast(kind)
+            for i, name in enumerate(_carried(other, spec, which)):
+                value = F.col(quoted(name))
+                if which != side:
+                    value = F.lit(None).cast(other.schema[name].dataType)
                 columns.append(value.alias(f"{which}_{i}"))
         part = frame.select(*columns)
         both = part if both is None else both.unionAll(part)
     assert both is not None
     ordered = both.repartition(spec.buckets, LABEL).sortWithinPartitions(LABEL, SORT, SIDE, ORDER)
-    names = [_carried(frame) for frame in prepared]
-    return ordered.mapInArrow(_runner(spec, names), parcel_fields(None))
+    names = [_carried(frame, spec, side) for side, frame in enumerate(prepared)]
+    return ordered.mapInArrow(_runner(spec, names, kind), parcel_fields(None))
 
 
-def _sortable(spec: JoinSpec, prepared: list[DataFrame]) -> T.DataType:
-    kind = prepared[0].schema[spec.left.time].dataType
+def _sortable(spec: Spec, prepared: list[DataFrame]) -> T.DataType:
+    kind = prepared[0].schema[spec.sides[0].time].dataType
     if isinstance(kind, T.NumericType):
         return T.LongType() if spec.dtype == "int64" else T.DoubleType()
     return kind
 
 
-def _carried(frame: DataFrame) -> list[str]:
-    return [name for name in frame.columns if name not in (BUCKET, KEY, CHECK)]
+def _hidden(spec: Spec, side: int) -> tuple[str, ...]:
+    """The columns of a stream by which its keys are known."""
+    return *spec.codes(side), *spec.checks(side)
 
 
-def _runner(spec: JoinSpec, names: list[list[str]]) -> Callable[[Any], Iterator[Any]]:
+def _carried(frame: DataFrame, spec: Spec, side: int) -> list[str]:
+    return [name for name in frame.columns if name not in (BUCKET, *_hidden(spec, side))]
+
+
+def _runner(spec: Spec, names: list[list[str]], kind: type[Bucket]) -> Callable[[Any], Iterator[Any]]:
     """A function for `mapInArrow` that runs the buckets of a partition one after the other."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,9 +86,10 @@ def _runner(spec: JoinSpec, names: list[list[str]]) -> Callable[[Any], Iterator[
                 if which != number:
                     if bucket is not None:
                         yield _told(bucket, number)
-                    bucket, number = Bucket(spec), which
+                    bucket, number = kind(spec), which
                 assert bucket is not None
-                batch = Batch(blobs=[(side, _side(rows, side, spec, names[side])) for side in (LEFT, RIGHT)])
+                blobs = [(side, _side(rows, side, spec, mine)) for side, mine in enumerate(names)]
+                batch = Batch(blobs=blobs)
                 batch.skipped = rows.num_rows - sum(part.num_rows for _, part in batch.blobs)
                 for tables in bucket.process(batch):
                     for blob in blobs_of(tables):
@@ -104,12 +114,10 @@ def _runs(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
             yield int(bucket[first]), table.slice(first, last - first)
 
 
-def _side(rows: pa.Table, side: int, spec: JoinSpec, names: list[str]) -> pa.Table:
+def _side(rows: pa.Table, side: int, spec: Spec, names: list[str]) -> pa.Table:
     """The rows of one side as the packer would have packed them."""
     mine = rows.filter(pc.equal(rows[SIDE], side))
     columns = {name: mine[f"{side}_{i}"] for i, name in enumerate(names)}
-    columns[KEY] = mine[KEY]
-    if spec.hashed:
-        columns[CHECK] = mine[CHECK]
+    columns |= {name: mine[name] for name in _hidden(spec, side)}
     table = with_time(pa.table(columns), spec.sides[side].time, spec.dtype)
-    return table.filter(pc.and_(pc.is_valid(table[KEY]), pc.is_valid(table[TIME])))
+    return table.filter(is_usable(table, spec.codes(side)))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,47 +23,15 @@ from penstock.kernels.layout import STEPS
 from penstock.kernels.stream import LOG_LATE
 from penstock.payload import row_bytes
 from penstock.spark.arena import Arena
+from penstock.spark.figures import Figures
 from penstock.spark.pack import CHECK, KEY, TIME, from_blob, to_blob
-from penstock.spark.spec import LEFT, RIGHT, SIDES, JoinSpec
+from penstock.spark.spec import LEFT, RIGHT
 
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows that have left may take a quarter of what is there
 EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
-_LENGTHS = struct.Struct("<QQQ")
-
-
-@dataclass
-class Figures:
-    """What one batch did in one bucket."""
-
-    arrived_left: int = 0
-    arrived_right: int = 0
-    results: int = 0
-    missed: float = 0.0  # about how many results the exact join would have had besides
-    evicted_left: int = 0
-    evicted_right: int = 0
-    expired: int = 0
-    dropped: int = 0
-    late: int = 0
-    skipped: int = 0  # rows without a key or a time
-    behind_watermark: int = 0  # late rows that a watermark drops
-    buffered_left: int = 0
-    buffered_right: int = 0
-    peak_bytes: int = 0
-    state_written: int = 0
-    state_read: int = 0
-    replayed: int = 0
-
-    def add(self, later: Figures) -> None:
-        """Add the figures of a later batch; of what is buffered and of memory, the last and the most."""
-        for each in fields(self):
-            mine, other = getattr(self, each.name), getattr(later, each.name)
-            if each.name.startswith("buffered"):
-                setattr(self, each.name, other)
-            else:
-                setattr(self, each.name, max(mine, other) if each.name == "peak_bytes" else mine + other)
 
 
 @dataclass
@@ -103,45 +72,46 @@ class Batch:
 
 
 class Bucket:
-    """The state of one bucket, and the rows it keeps."""
+    """The state of one bucket, and the rows it keeps; here of two streams, `ManyBucket` has many."""
 
-    def __init__(self, spec: JoinSpec, state: StreamState | None = None) -> None:
+    def __init__(self, spec: Any, state: Any = None) -> None:
         self.spec = spec
         self.state = state or spec.start()
-        self.arenas = (Arena(), Arena())
+        self.arenas = [Arena() for _ in spec.sides]
         self.watermark = -1  # of the batch before: what is older is late by Spark's rules
-        self.figures = Figures()
-        self.whole = Figures()  # of all batches
+        self.figures = Figures.of(spec.streams)
+        self.whole = Figures.of(spec.streams)  # of all batches
         # Rows that left when the bucket adapted, and how many per side, to be told with the next batch.
         self._unreported: list[pa.Table] = []
-        self._uncounted = [0, 0]
+        self._uncounted = [0] * len(spec.sides)
 
     def process(self, batch: Batch, quiet: bool = False) -> tuple[Iterator[pa.Table], list[pa.Table]]:
         """Run a batch; the results in tables, and the rows that left or were late (with `emit="all"`).
 
         The results must be consumed before the next batch. `quiet` is for a replay: nothing is given out.
         """
-        figures = self.figures = Figures(skipped=batch.skipped)
+        figures = self.figures = Figures.of(self.spec.streams, skipped=batch.skipped)
         before = self.state.totals() | {"missed": self._missed()}
-        parts = [self._take_in(side, batch) for side in (LEFT, RIGHT)]
+        parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
         self._follow_watermark(batch.watermark)
-        stream = np.repeat(np.array([LEFT, RIGHT], np.int8), [len(part[0]) for part in parts])
+        counts = [len(part[0]) for part in parts]
+        stream = np.repeat(np.arange(len(parts), dtype=np.int8), counts)
         key, time, row, size = (np.concatenate([part[i] for part in parts]) for i in range(4))
-        order = np.argsort(time, kind="stable")  # left rows stand before right ones
+        order = np.argsort(time, kind="stable")  # rows of the first streams stand before the others
         first = int(self.state.store.meta[STEPS])
-        sized = size[order] if self.state.config.payload is not None else None
+        sized = (size[order],) if self._sized else ()
         out = self.state.process(
-            stream[order], key[order], time[order], row[order], sized, collect=not quiet, log=True
+            stream[order], key[order], time[order], row[order], *sized, collect=not quiet, log=True
         )
         self._count(before, out.log)
-        figures.arrived_left, figures.arrived_right = (len(part[0]) for part in parts)
+        figures.arrived = dict(zip(self.spec.streams, counts, strict=True))
         if quiet:
             self._tidy()
             return iter(()), []
         archive, self._unreported = self._unreported, []
         archive += self._archive(out.log, first, time[order])
         tables = tuple(arena.table for arena in self.arenas)  # as they are now: tidying renumbers
-        results = self._results(out.pairs, tables)
+        results = self._results(out, tables)
         self._tidy()
         return results, archive
 
@@ -154,18 +124,38 @@ class Bucket:
         old, fresh = self.state, self.spec.start()
         if old.config == fresh.config:
             return False
+        log, times = self._take_over(old, fresh)
+        self.state = fresh
+        self._unreported += self._archive(log, 0, times)
+        self._uncounted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
+        self._tidy()
+        return True
+
+    def _take_over(self, old: Any, fresh: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Let the buffered tuples enter a fresh state; the log of the evictions, and the tuples' times."""
         sizes = None
         if fresh.config.payload is not None:
             sizes = [row_bytes(arena.table) if arena.rows else np.empty(0, np.int64) for arena in self.arenas]
         log, times = fresh.take_over(old, sizes)
-        self.state = fresh
-        self._unreported += self._archive(log, 0, times)
-        self._uncounted = [sum(pair) for pair in zip(_evicted(log), self._uncounted, strict=True)]
-        self._tidy()
-        return True
+        return log, times
 
-    def _missed(self) -> float:
+    @staticmethod
+    def _restored(data: bytes) -> Any:
+        """A state from its snapshot."""
+        return StreamState.restore(data)
+
+    def _missed(self) -> float | None:
+        """About how many results the exact join would have had besides; None if that is not known."""
         return float(self.state.sketch.missed[0])
+
+    @property
+    def _sized(self) -> bool:
+        """Whether the budget counts the bytes of rows."""
+        return self.state.config.payload is not None
+
+    def _keys(self, side: int, table: pa.Table | None) -> np.ndarray:
+        """The numbers by which the keys of rows are known; of no rows if there is no table."""
+        return np.empty(0, np.int64) if table is None else table[KEY].to_numpy()
 
     def _take_in(self, side: int, batch: Batch) -> tuple[np.ndarray, ...]:
         """Put the rows of a side into its arena; their keys, times, row numbers and sizes."""
@@ -173,7 +163,7 @@ class Bucket:
         tables = [part if isinstance(part, pa.Table) else from_blob(part) for part in parts]
         if not tables:
             return (
-                np.empty(0, np.int64),
+                self._keys(side, None),
                 np.empty(0, self.spec.dtype),
                 np.empty(0, np.int64),
                 np.empty(0, np.int64),
@@ -184,19 +174,20 @@ class Bucket:
             kept = table.filter(fresh)
             self.figures.behind_watermark += table.num_rows - kept.num_rows
             table = kept
-        key, time = table[KEY].to_numpy(), table[TIME].to_numpy()
-        table = table.drop_columns([KEY, TIME])
-        size = row_bytes(table) if self.state.config.payload is not None else np.zeros(len(key), np.int64)
+        key, time = self._keys(side, table), table[TIME].to_numpy()
+        table = table.drop_columns([*self.spec.codes(side), TIME])
+        size = row_bytes(table) if self._sized else np.zeros(len(key), np.int64)
         first = self.arenas[side].append(table)
         return key, time, np.arange(first, first + len(key)), size
 
     def _follow_watermark(self, watermark: int) -> None:
         if watermark >= 0:
-            left, right = (watermark * 1_000 if side.watermark else None for side in self.spec.sides)
-            self.state.advance(left, right)
+            self.state.advance(*(watermark * 1_000 if side.watermark else None for side in self.spec.sides))
             self.watermark = watermark
 
-    def _results(self, pairs: np.ndarray, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
+    def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
+        """The results as tables; `tables` has the rows of each stream."""
+        pairs = out.pairs
         for start in range(0, len(pairs), CHUNK):
             part = pairs[start : start + CHUNK]
             left = tables[LEFT].take(pa.array(part[:, LEFT]))
@@ -215,7 +206,7 @@ class Bucket:
         columns += [right[name] for name in spec.right.columns]
         names = [*spec.keys, *spec.left.names, *spec.right.names]
         if spec.event_time is not None:
-            columns.append(_later(left[spec.left.time], right[spec.right.time], self.watermark))
+            columns.append(latest([left[spec.left.time], right[spec.right.time]], self.watermark))
             names.append(spec.event_time)
         return pa.table(columns, names=names)
 
@@ -232,7 +223,7 @@ class Bucket:
             columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
             columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
             columns[EVENT] = pa.array([EVENTS[kind] for kind in told[:, 0].tolist()])
-            columns[STREAM] = pa.array([SIDES[side]] * len(told))
+            columns[STREAM] = pa.array([self.spec.streams[side]] * len(told))
             when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
             columns[AT] = pa.array(when).cast(_told_as(rows.schema.field(mine.time).type))
             tables.append(pa.table(columns))
@@ -242,15 +233,22 @@ class Bucket:
         figures, after = self.figures, self.state.totals()
         for name in ("results", "expired", "dropped", "late"):
             setattr(figures, name, after[name] - before[name])
-        figures.missed = self._missed() - before["missed"]
-        uncounted, self._uncounted = self._uncounted, [0, 0]
-        figures.evicted_left, figures.evicted_right = map(sum, zip(_evicted(log), uncounted, strict=True))
+        missed = self._missed()
+        figures.missed = None if missed is None else missed - before["missed"]
+        evicted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
+        figures.evicted = dict(zip(self.spec.streams, evicted, strict=True))
+        self._uncounted = [0] * len(evicted)
+
+    def _evicted(self, log: np.ndarray) -> list[int]:
+        """How many tuples of each side a log says were evicted."""
+        sides = log[log[:, 0] == LOG_EVICTED, 1]
+        return np.bincount(sides, minlength=len(self.spec.sides)).tolist()
 
     def _tidy(self) -> None:
         """Forget the rows of tuples that have left, once they are more than a fifth or the budget is full."""
         for side, arena in enumerate(self.arenas):
             rows = self.state.rows(side)
-            setattr(self.figures, f"buffered_{SIDES[side]}", len(rows))
+            self.figures.buffered[self.spec.streams[side]] = len(rows)
             if arena.rows > SLACK * len(rows):
                 self.state.rename_rows(side, arena.keep(rows))
         if self._bytes() > self.spec.most_bytes:
@@ -267,46 +265,39 @@ class Bucket:
         """All of it, for a snapshot."""
         payload = [to_blob(arena.table) if arena.table is not None else b"" for arena in self.arenas]
         state = self.state.snapshot()
-        head = _LENGTHS.pack(len(state), len(payload[0]), len(payload[1]))
+        head = struct.pack(f"<{1 + len(payload)}Q", len(state), *map(len, payload))
         packed = pa.compress(b"".join(payload), codec="zstd", asbytes=True) if any(payload) else b""
         return head + struct.pack("<q", self.watermark) + state + packed
 
     @classmethod
-    def from_bytes(cls, spec: JoinSpec, data: bytes) -> Bucket:
+    def from_bytes(cls, spec: Any, data: bytes) -> Bucket:
         """The counterpart; refuses what is not a bucket."""
         try:
-            sizes = _LENGTHS.unpack_from(data)
-            at = _LENGTHS.size
+            length, *sizes = struct.unpack_from(f"<{1 + len(spec.sides)}Q", data)
+            at = 8 * (1 + len(sizes))
             (watermark,) = struct.unpack_from("<q", data, at)
             at += 8
-            bucket = cls(spec, StreamState.restore(data[at : at + sizes[0]]))
-            at += sizes[0]
-            both = b""
-            if sizes[1] + sizes[2]:
-                both = pa.decompress(
-                    data[at:], decompressed_size=sizes[1] + sizes[2], codec="zstd", asbytes=True
-                )
+            bucket = cls(spec, cls._restored(data[at : at + length]))
+            at += length
+            whole = b""
+            if any(sizes):
+                whole = pa.decompress(data[at:], decompressed_size=sum(sizes), codec="zstd", asbytes=True)
         except SnapshotError:
             raise
         except Exception as error:
             raise SnapshotError(f"The state of a bucket cannot be read: {error}") from error
         bucket.watermark = watermark
-        parts = both[: sizes[1]], both[sizes[1] :]
-        bucket.arenas = tuple(Arena(from_blob(part) if part else None) for part in parts)  # type: ignore[assignment]
+        ends = np.cumsum([0, *sizes])
+        parts = [whole[first:last] for first, last in pairwise(ends.tolist())]
+        bucket.arenas = [Arena(from_blob(part) if part else None) for part in parts]
         return bucket
 
 
-def _evicted(log: np.ndarray) -> tuple[int, int]:
-    """How many tuples of each side a log says were evicted."""
-    sides = log[log[:, 0] == LOG_EVICTED, 1]
-    return int((sides == LEFT).sum()), int((sides == RIGHT).sum())
-
-
-def _later(left: pa.ChunkedArray, right: pa.ChunkedArray, watermark: int) -> pa.ChunkedArray:
-    """The later of two times each, and after the watermark, where Spark's grace let a row in that is not."""
+def latest(times: list[pa.ChunkedArray], watermark: int) -> pa.ChunkedArray:
+    """The latest of several times each, and after the watermark, where Spark let a row in that is not."""
     least = pa.scalar((max(watermark, -1) + 1) * 1_000, pa.int64())
-    numbers = pc.max_element_wise(left.cast(pa.int64()), right.cast(pa.int64()), least)
-    return numbers.cast(left.type)
+    numbers = pc.max_element_wise(*(time.cast(pa.int64()) for time in times), least)
+    return numbers.cast(times[0].type)
 
 
 def _told_as(kind: pa.DataType) -> pa.DataType:

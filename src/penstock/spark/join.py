@@ -16,13 +16,13 @@ from penstock.joins.window import WindowJoin
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
-from penstock.spark.buckets import bucket_count, labels, share
-from penstock.spark.pack import BUCKET, CHECK, KEY, LABEL, PACKED, Packing, packer
-from penstock.spark.parcels import parcel_fields
+from penstock.spark.buckets import bucket_count, share
+from penstock.spark.pack import BUCKET, CHECK, KEY
 from penstock.spark.processor import JoinProcessor
 from penstock.spark.schema import (
     EVENT_TIME,
     Keys,
+    event_time_field,
     keys_of,
     output_fields,
     quoted,
@@ -32,10 +32,10 @@ from penstock.spark.schema import (
     times_of,
 )
 from penstock.spark.spec import LEFT, JoinSpec
+from penstock.spark.streaming import joined_in_stream
 from penstock.window import Within, window_of
 
 EMITS = ("results", "all")
-WATERMARKED = {"spark.watermarkDelayMs": 0}  # how Spark knows a column by which windows may close
 SKETCH_SHARE = 0.05
 SKETCH_LEAST = 64 * 1024
 TUPLE_BYTES = 350  # about what a tuple takes besides its row
@@ -136,7 +136,7 @@ def bounded_join(
     marked = any(side.watermark for side in sides)
     fields = output_fields(left, right, sides)
     if marked:
-        fields.append(T.StructField(EVENT_TIME, left.schema[times[0]].dataType, True, WATERMARKED))
+        fields.append(event_time_field(left.schema[times[0]].dataType))
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
     memory = budget.n if isinstance(budget, Bytes) else budget.n * (row_bytes + TUPLE_BYTES)
     sketch = max(int(SKETCH_SHARE * memory), SKETCH_LEAST)
@@ -178,31 +178,10 @@ def bounded_join(
     prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
     if streaming:
         session.prepare(spark)
-        parcels = _joined_in_stream(prepared, spec)
+        parcels = joined_in_stream(prepared, spec, JoinProcessor)
     else:
         parcels = joined_in_batch(prepared, spec)
     return metrics.observed(parcels, spec, T.StructType(fields), name)
-
-
-def _joined_in_stream(prepared: list[DataFrame], spec: JoinSpec) -> DataFrame:
-    """Packed rows, grouped by bucket, through the stateful operator; parcels come out."""
-    tags = labels(spec.buckets)
-    left, right = (
-        frame.mapInArrow(packer(Packing(side, spec.sides[side].time, spec.dtype, tuple(tags))), PACKED)
-        for side, frame in enumerate(prepared)
-    )
-    processor = JoinProcessor(spec, {label: i for i, label in enumerate(tags)})
-    return (
-        left.union(right)
-        .groupBy(LABEL)
-        .transformWithStateInPandas(
-            processor,
-            parcel_fields(spec.event_time),
-            "Append",
-            "EventTime" if spec.event_time else "None",
-            eventTimeColumnName=spec.event_time or "",
-        )
-    )
 
 
 def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark.bucket import Batch, Bucket
-from penstock.spark.spec import JoinSpec
+from penstock.spark.spec import Spec
 
 PART = 4 << 20  # bytes per value
 FULL = 0.5  # of the snapshot: a log of this size is replaced
@@ -73,12 +73,13 @@ class Ledger:
 
     remembered: ClassVar[dict[str, Remembered]] = {}  # by the identity of the bucket
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, kind: type[Bucket] = Bucket) -> None:
+        self.kind = kind
         self.head = handle.getValueState("head", "data binary")
         self.snapshot = handle.getMapState("snapshot", "part int", "data binary")
         self.log = handle.getMapState("log", "token string, part int", "data binary")
 
-    def register(self, spec: JoinSpec) -> None:
+    def register(self, spec: Spec) -> None:
         """Note which join the query runs, or refuse one that is not as noted.
 
         Every bucket has a note of its own, but with another number of buckets the rows of a batch may all
@@ -90,11 +91,11 @@ class Ledger:
         else:
             refuse_changes(_head_of(stored[0]).fixed, spec.fixed())
 
-    def open(self, spec: JoinSpec) -> Opened:
+    def open(self, spec: Spec) -> Opened:
         """The bucket as the last batch left it, or a new one."""
         stored = self.head.get()
         if stored is None:
-            return Opened(Head(uuid.uuid4().hex, spec.fixed()), Bucket(spec), changed=True)
+            return Opened(Head(uuid.uuid4().hex, spec.fixed()), self.kind(spec), changed=True)
         head = _head_of(stored[0])
         refuse_changes(head.fixed, spec.fixed())
         read = 0
@@ -104,7 +105,7 @@ class Ledger:
         if bucket is None or bucket.spec != spec or token not in tokens:
             data = b"".join(self._parts(self.snapshot, [(i,) for i in range(head.snapshot_parts)]))
             read += len(data)
-            bucket, token = Bucket.from_bytes(spec, unseal(data)), head.snapshot_token
+            bucket, token = self.kind.from_bytes(spec, unseal(data)), head.snapshot_token
         missed = head.log[tokens.index(token) :]
         for name, parts in missed:
             data = b"".join(self._parts(self.log, [(name, i) for i in range(parts)]))

@@ -6,36 +6,39 @@ and taken out again, and the parcels with rows unpacked, so that nobody downstre
 
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from penstock.spark.bucket import EVENT, RESULT, Figures
+from penstock.spark.bucket import EVENT, RESULT
+from penstock.spark.figures import Figures
 from penstock.spark.parcels import FIGURES, ROWS, unpacker
-from penstock.spark.spec import JoinSpec
+from penstock.spark.schema import quoted
+from penstock.spark.spec import Spec
 
 METRIC = "join"  # the one observed metric: a row with the sums, and the buckets one by one
 
 
-def observed(parcels: DataFrame, spec: JoinSpec, fields: T.StructType, name: str | Observation) -> DataFrame:
+def observed(parcels: DataFrame, spec: Spec, fields: T.StructType, name: str | Observation) -> DataFrame:
     """The rows of a join; the figures among the parcels become an observed metric of this name."""
-    rows = parcels.observe(name, _metric()).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    rows = parcels.observe(name, _metric(spec.streams)).filter(F.col(ROWS).isNotNull()).select(ROWS)
     return rows.mapInArrow(unpacker(fields, {EVENT: RESULT} if spec.emit == "all" else {}), fields)
 
 
-def _metric() -> Column:
-    kinds = {"int": "bigint", "float": "double"}
-    schema = "bucket bigint, " + ", ".join(f"{f.name} {kinds[str(f.type)]}" for f in fields_of(Figures))
+def _metric(streams: tuple[str, ...]) -> Column:
+    kinds = {
+        name: "bigint" if isinstance(value, int) else "double"
+        for name, value in Figures.of(streams).flat().items()
+    }
+    schema = "bucket bigint, " + ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
     buckets = F.transform(F.collect_list(F.col(FIGURES)), lambda text: F.from_json(text, schema))
 
     def summed(each: Column) -> Column:
-        sums = []
-        for field in fields_of(Figures):
-            start = F.lit(0).cast(kinds[str(field.type)])
-            sums.append(F.aggregate(each, start, _adding(field.name)).alias(field.name))
+        sums = [
+            F.aggregate(each, F.lit(0).cast(kind), _adding(name)).alias(name) for name, kind in kinds.items()
+        ]
         return F.struct(*sums, each.alias("buckets"))
 
     # A lambda is the one way to name a value that several expressions use.

@@ -12,16 +12,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import fields as fields_of
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.errors import PenstockError
-from penstock.spark.bucket import Figures
+from penstock.spark.figures import Figures
 from penstock.spark.metrics import figures_of
-from penstock.spark.spec import SIDES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -71,10 +69,11 @@ class Tally:
         for each in buckets:
             self._last[each["bucket"]] = each
             self._evicted[each["bucket"]] += _evicted(each)
-        batch = Figures(**{f.name: figures.get(f.name) or 0 for f in fields_of(Figures)})
+        batch = Figures.from_flat(figures)
         # A bucket without rows says nothing, and keeps what it had.
-        for name in ("buffered_left", "buffered_right", "peak_bytes"):
-            setattr(batch, name, sum(each.get(name) or 0 for each in self._last.values()))
+        last = [Figures.from_flat(each) for each in self._last.values()]
+        batch.buffered = {name: sum(each.buffered.get(name, 0) for each in last) for name in batch.buffered}
+        batch.peak_bytes = sum(each.peak_bytes for each in last)
         self._sums.add(batch)
         self._batches += 1
         self._rows += about.get("rows", 0)
@@ -84,7 +83,7 @@ class Tally:
         evicted = {each["bucket"]: _evicted(each) for each in buckets}
         self.history.append(
             about
-            | vars(batch)
+            | batch.flat()
             | {
                 "recall": recall(batch.results, batch.missed),
                 "overall_recall": recall(self._sums.results, self._sums.missed),
@@ -95,7 +94,7 @@ class Tally:
     def totals(self) -> dict[str, Any]:
         """The figures of all batches; of what is buffered the last, of the bytes the most."""
         elapsed = self._until - self._first
-        return vars(self._sums) | {
+        return self._sums.flat() | {
             "batches": self._batches,
             "rows": self._rows,
             "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
@@ -104,6 +103,11 @@ class Tally:
             "evicted_per_bucket": dict(sorted(self._evicted.items())),
             "advice": self.advice(),
         }
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams."""
+        return tuple(self._sums.buffered)
 
     def advice(self) -> str | None:
         """What to do if one bucket has far more than its share of the evictions."""
@@ -119,20 +123,22 @@ class Tally:
         )
 
 
-def recall(results: int, missed: float) -> float:
-    """The estimated share of the exact results that was found; 1 where there are none.
+def recall(results: int, missed: float | None) -> float | None:
+    """The estimated share of the exact results that was found; 1 where there are none, None if unknown.
 
     >>> from penstock.spark.monitor import recall
-    >>> recall(30, 10.0), recall(5, -2.0), recall(0, 0.0)
-    (0.75, 1.0, 1.0)
+    >>> recall(30, 10.0), recall(5, -2.0), recall(0, 0.0), recall(7, None)
+    (0.75, 1.0, 1.0, None)
     """
+    if missed is None:
+        return None
     exact = results + max(0.0, missed)
     return results / exact if exact > 0 else 1.0
 
 
 def _evicted(figures: dict[str, Any]) -> int:
-    """Rows that a bucket has evicted, of both streams."""
-    return sum(figures.get(f"evicted_{side}") or 0 for side in SIDES)
+    """Rows that a bucket has evicted, of all streams."""
+    return sum(Figures.from_flat(figures).evicted.values())
 
 
 def _hottest(evicted: dict[int, int]) -> dict[str, Any]:
@@ -230,7 +236,14 @@ class PipelineMonitor:
     def __rich__(self) -> RenderableType:
         """The table that is shown."""
         with self._news:
-            return _View(self.name, self.state, list(self._tally.history)[-8:], self._tally.totals())
+            tally = self._tally
+            return _View(self.name, self.state, tally.streams, list(tally.history)[-8:], tally.totals())
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams whose figures these are."""
+        with self._news:
+            return self._tally.streams
 
     def _progressed(self, progress: Any) -> None:
         """A batch is done."""
@@ -363,6 +376,7 @@ class _Exporter:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         totals, history = self._monitor.totals, self._monitor.history
+        streams = self._monitor.streams
 
         def told(kind: Any, name: str, text: str, values: Any, label: str | None = None) -> Metric:
             """One figure: a number, or one per value of a label."""
@@ -372,8 +386,8 @@ class _Exporter:
             return family
 
         def per_stream(name: str) -> dict[str, Any]:
-            """A figure of both streams."""
-            return {side: totals[f"{name}_{side}"] for side in SIDES}
+            """A figure of each stream."""
+            return {stream: totals[f"{name}_{stream}"] for stream in streams}
 
         count, gauge = CounterMetricFamily, GaugeMetricFamily
         for figure, (name, text) in COUNTED.items():
@@ -384,11 +398,15 @@ class _Exporter:
         yield told(count, "bucket_evicted_rows", "Rows evicted in each bucket.", buckets, "bucket")
         yield told(gauge, "buffered_rows", "Rows in memory.", per_stream("buffered"), "stream")
         yield told(gauge, "memory_peak_bytes", "The most that all buckets took.", totals["peak_bytes"])
-        yield told(gauge, "missed_results", "About how many results were missed.", max(0, totals["missed"]))
-        yield told(gauge, "recall", "Estimated share of the exact results.", totals["recall"])
+        known = totals["missed"] is not None
+        if known:
+            missed = max(0, totals["missed"])
+            yield told(gauge, "missed_results", "About how many results were missed.", missed)
+            yield told(gauge, "recall", "Estimated share of the exact results.", totals["recall"])
         for last in history[-1:]:
             yield told(gauge, "memory_bytes", "What all buckets take.", last["peak_bytes"])
-            yield told(gauge, "batch_recall", "The same of the last batch alone.", last["recall"])
+            if known:
+                yield told(gauge, "batch_recall", "The same of the last batch alone.", last["recall"])
             yield told(gauge, "batch_rows", "Rows of the last batch.", last["rows"])
             yield told(gauge, "batch_seconds", "What the last batch took.", last["seconds"])
 
@@ -396,8 +414,16 @@ class _Exporter:
 class _View:
     """The table in the terminal: figures down, the last batches and all of them across."""
 
-    def __init__(self, title: str, state: str, batches: list[dict[str, Any]], totals: dict[str, Any]) -> None:
-        self.title, self.state, self.batches, self.totals = title, state, batches, totals
+    def __init__(
+        self,
+        title: str,
+        state: str,
+        streams: tuple[str, ...],
+        batches: list[dict[str, Any]],
+        totals: dict[str, Any],
+    ) -> None:
+        self.title, self.state, self.streams = title, state, streams
+        self.batches, self.totals = batches, totals
 
     def __rich_console__(self, console: Console, options: Any) -> Iterator[RenderableType]:
         """As many batches as there is room for."""
@@ -418,7 +444,7 @@ class _View:
         for each in shown:
             table.add_column(f"batch {each['batch']}", justify="right", no_wrap=True)
         table.add_column("all", justify="right", no_wrap=True, style="bold")
-        for label, cell in _LINES.items():
+        for label, cell in _lines(self.streams).items():
             table.add_row(label, *[cell(each) for each in shown], cell(self.totals))
         yield table
         if self.totals["advice"]:
@@ -448,18 +474,20 @@ def _bytes(number: int) -> str:
     return f"{number} B"
 
 
-def _memory(figures: dict[str, Any]) -> str:
-    """The share of each stream in the buffered rows."""
-    left, right = figures["buffered_left"], figures["buffered_right"]
-    if not left + right:
+def _memory(figures: dict[str, Any], streams: tuple[str, ...]) -> str:
+    """The share of each stream in the buffered rows, in percent that add up."""
+    rows = [figures[f"buffered_{stream}"] for stream in streams]
+    if not sum(rows):
         return "–"
-    share = round(100 * left / (left + right))
-    return f"{share} / {100 - share} %"
+    shares = [round(100 * count / sum(rows)) for count in rows[:-1]]
+    return " / ".join(map(str, [*shares, 100 - sum(shares)])) + " %"
 
 
 def _recall(figures: dict[str, Any]) -> str:
     """In percent, where there is anything to find."""
-    return f"{100 * figures['recall']:.1f} %" if figures["results"] or figures["missed"] > 0 else "–"
+    if figures["recall"] is None or not (figures["results"] or figures["missed"] > 0):
+        return "–"
+    return f"{100 * figures['recall']:.1f} %"
 
 
 def _bucket(figures: dict[str, Any]) -> str:
@@ -469,17 +497,24 @@ def _bucket(figures: dict[str, Any]) -> str:
     return f"{figures['hottest_bucket']}: {100 * figures['hottest_share']:.0f} %"
 
 
-_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "input rows/s": lambda f: _count(f["rows_per_second"]),
-    "results": lambda f: _count(f["results"]),
-    "estimated recall": _recall,
-    "evicted, left": lambda f: _count(f["evicted_left"]),
-    "evicted, right": lambda f: _count(f["evicted_right"]),
-    "memory left / right": _memory,
-    "peak memory": lambda f: _bytes(f["peak_bytes"]),
-    "late rows": lambda f: _count(f["late"]),
-    "behind the watermark": lambda f: _count(f["behind_watermark"]),
-    "state written": lambda f: _bytes(f["state_written"]),
-    "state read": lambda f: _bytes(f["state_read"]),
-    "hottest bucket": _bucket,
-}
+def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str]]:
+    """The lines of the table: what they are called, and how they are told."""
+    evicted = {f"evicted, {stream}": _counted(f"evicted_{stream}") for stream in streams}
+    return {
+        "input rows/s": _counted("rows_per_second"),
+        "results": _counted("results"),
+        "estimated recall": _recall,
+        **evicted,
+        f"memory {' / '.join(streams)}": lambda f: _memory(f, streams),
+        "peak memory": lambda f: _bytes(f["peak_bytes"]),
+        "late rows": _counted("late"),
+        "behind the watermark": _counted("behind_watermark"),
+        "state written": lambda f: _bytes(f["state_written"]),
+        "state read": lambda f: _bytes(f["state_read"]),
+        "hottest bucket": _bucket,
+    }
+
+
+def _counted(name: str) -> Callable[[dict[str, Any]], str]:
+    """How a figure is told that counts something."""
+    return lambda figures: _count(figures[name])

@@ -32,6 +32,7 @@ class Packing:
     time: str  # the name of the time column
     dtype: str  # of the times as numbers
     labels: tuple[int, ...]  # of the buckets
+    codes: tuple[str, ...] = (KEY,)  # the columns of the keys; a row needs one of them
 
 
 def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
@@ -62,7 +63,7 @@ def _task() -> int:
 def _pieces(table: pa.Table, packing: Packing, task: int, piece: int) -> Iterator[pa.RecordBatch]:
     """One packed row per bucket."""
     table, buckets = with_time(table, packing.time, packing.dtype), len(packing.labels)
-    usable = pc.and_(pc.is_valid(table[KEY]), pc.is_valid(table[TIME]))
+    usable = is_usable(table, packing.codes)
     skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
     if skipped:
         table = table.filter(usable)
@@ -94,6 +95,14 @@ def _packed(label: int, side: int, task: int, piece: int, skipped: int, blob: by
         ],
         names=[LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB],
     )
+
+
+def is_usable(table: pa.Table, codes: tuple[str, ...]) -> pa.ChunkedArray:
+    """Which rows have a time, and a key in any of their joins."""
+    keyed = pc.is_valid(table[codes[0]])
+    for other in codes[1:]:
+        keyed = pc.or_(keyed, pc.is_valid(table[other]))
+    return pc.and_(keyed, pc.is_valid(table[TIME]))
 
 
 def with_time(table: pa.Table, time: str, dtype: str) -> pa.Table:

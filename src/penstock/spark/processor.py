@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from penstock.spark.bucket import Batch, Figures
+from penstock.spark.bucket import Batch, Bucket
+from penstock.spark.figures import Figures
 from penstock.spark.ledger import Ledger
 from penstock.spark.pack import BLOB, PIECE, REGISTER, SIDE, SKIPPED, TASK
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_frame
-from penstock.spark.spec import JoinSpec
+from penstock.spark.spec import Spec
 
 
 class JoinProcessor(StatefulProcessor):
     """Runs the buckets of a `bounded_join`."""
 
-    def __init__(self, spec: JoinSpec, buckets: dict[int, int]) -> None:
+    kind: ClassVar[type[Bucket]] = Bucket
+
+    def __init__(self, spec: Spec, buckets: dict[int, int]) -> None:
         self.spec = spec
         self.buckets = buckets  # label -> number of the bucket
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
-        self.ledger = Ledger(handle)
+        self.ledger = Ledger(handle, self.kind)
 
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Any, timerValues: Any
@@ -56,7 +58,7 @@ class JoinProcessor(StatefulProcessor):
 
 def told(bucket: int, figures: Figures) -> str:
     """The figures of a bucket as text, for a row of their own."""
-    return json.dumps({"bucket": bucket, **asdict(figures)})
+    return json.dumps({"bucket": bucket, **figures.flat()})
 
 
 def _gather(rows: Iterator[pd.DataFrame], watermark: int) -> Batch:

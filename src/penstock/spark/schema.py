@@ -16,6 +16,7 @@ from penstock.spark.spec import SIDES, Side
 WATERMARK = "spark.watermarkDelayMs"  # how Spark marks the column of a watermark
 CODED = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DateType, T.BooleanType)  # are their own code
 EVENT_TIME = "event_time"
+WATERMARKED = {"spark.watermarkDelayMs": 0}  # how Spark knows a column by which windows may close
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ def keys_of(left: DataFrame, right: DataFrame, on: Any) -> Keys:
     types = []
     for names in pairs:
         kinds = [
-            _field(frame, name, i).dataType
-            for i, (frame, name) in enumerate(zip((left, right), names, strict=True))
+            field_of(frame, name, side).dataType
+            for side, frame, name in zip(SIDES, (left, right), names, strict=True)
         ]
-        types.append(_common(names, kinds))
+        types.append(common_type(names, kinds))
     own = tuple(left.schema[name].dataType for name, _ in pairs)
     return Keys(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(types), own)
 
@@ -58,27 +59,32 @@ def times_of(left: DataFrame, right: DataFrame, time: Any, unit: str) -> tuple[t
     if len(names) != 2 or not all(isinstance(name, str) for name in names):
         raise ColumnError(f"time takes a column name or a pair of names; {time!r} was given.")
     kinds = [
-        _field(frame, name, i).dataType
-        for i, (frame, name) in enumerate(zip((left, right), names, strict=True))
+        field_of(frame, name, side).dataType
+        for side, frame, name in zip(SIDES, (left, right), names, strict=True)
     ]
-    families = [_family(kind) for kind in kinds]
+    families = [family_of(kind) for kind in kinds]
     if None in families or families[0] != families[1]:
         raise ColumnError(
             f"time takes two columns of timestamps, of dates or of numbers; {names[0]!r} is "
             f"{kinds[0].simpleString()} and {names[1]!r} is {kinds[1].simpleString()}. Cast one of them."
         )
-    if families[0] != "number":
-        return names, "us", "int64"
+    return names, *scale_of(kinds, unit)
+
+
+def scale_of(kinds: Sequence[T.DataType], unit: str) -> tuple[str, str]:
+    """The unit and the dtype in which times of these types, all of one family, are counted."""
+    if family_of(kinds[0]) != "number":
+        return "us", "int64"
     whole = all(isinstance(kind, T.IntegralType) or _scale(kind) == 0 for kind in kinds)
-    return names, unit, "int64" if whole else "float64"
+    return unit, "int64" if whole else "float64"
 
 
-def has_watermark(frame: DataFrame, time: str, side: int) -> bool:
+def has_watermark(frame: DataFrame, time: str, stream: str) -> bool:
     """Whether Spark tells the progress of this time; a watermark on another column is no help."""
     marked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
     if marked and time not in marked:
         raise ColumnError(
-            f"The watermark of the {SIDES[side]} stream is on {marked[0]!r}, and time is {time!r}; a join "
+            f"The watermark of the {stream} stream is on {marked[0]!r}, and time is {time!r}; a join "
             "can follow a watermark on its own time only."
         )
     return bool(marked)
@@ -109,7 +115,7 @@ def sides_of(
             names=names[i],
             key_sources=(keys.left, keys.right)[i],
             time_source=times[i],
-            watermark=has_watermark(frame, times[i], i),
+            watermark=has_watermark(frame, times[i], SIDES[i]),
         )
         for i, frame in enumerate((left, right))
     )
@@ -145,16 +151,17 @@ def _pairs(on: Any, option: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _field(frame: DataFrame, name: str, side: int) -> T.StructField:
+def field_of(frame: DataFrame, name: str, stream: str) -> T.StructField:
+    """A column of a stream, or an error that says which it has."""
     names = frame.columns
     if names.count(name) > 1:
-        raise ColumnError(f"The column {name!r} of the {SIDES[side]} stream is there more than once.")
+        raise ColumnError(f"The column {name!r} of the {stream} stream is there more than once.")
     if name not in names:
-        raise ColumnError(f"The {SIDES[side]} stream has no column {name!r}{hint(name, names)}")
+        raise ColumnError(f"The {stream} stream has no column {name!r}{hint(name, names)}")
     return frame.schema[name]
 
 
-def _common(names: tuple[str, str], kinds: list[T.DataType]) -> T.DataType:
+def common_type(names: tuple[str, str], kinds: list[T.DataType]) -> T.DataType:
     """The type in which Spark's `=` would compare two columns."""
     left, right = kinds
     if isinstance(left, T.MapType) or isinstance(right, T.MapType):
@@ -193,7 +200,8 @@ def _whole(kind: T.DataType) -> int:
     return kind.precision - kind.scale if isinstance(kind, T.DecimalType) else digits[type(kind)]
 
 
-def _family(kind: T.DataType) -> str | None:
+def family_of(kind: T.DataType) -> str | None:
+    """Which times can be compared with each other."""
     if isinstance(kind, T.NumericType):
         return "number"
     families: dict[type[T.DataType], str] = {
@@ -207,6 +215,17 @@ def _family(kind: T.DataType) -> str | None:
 def quoted(name: str) -> str:
     """A column name as it stands in an expression, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def event_time_field(kind: T.DataType) -> T.StructField:
+    """The column of a result's latest time, with a watermark.
+
+    >>> from penstock.spark.schema import event_time_field
+    >>> from pyspark.sql.types import TimestampType
+    >>> event_time_field(TimestampType()).name
+    'event_time'
+    """
+    return T.StructField(EVENT_TIME, kind, True, WATERMARKED)
 
 
 def row_bytes_of(fields: Sequence[T.StructField]) -> float:

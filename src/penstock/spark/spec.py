@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from penstock.budget import Bytes
 from penstock.joins.stream import StreamState
 from penstock.joins.window import WindowJoin
+from penstock.spark.pack import CHECK, KEY
 
 LEFT, RIGHT = 0, 1
 SIDES = ("left", "right")
@@ -46,8 +48,54 @@ class Side:
         return self.keys[self.key_sources.index(self.time_source)]
 
 
+class Spec(ABC):
+    """What buckets, their ledger and the operator need to know of a join."""
+
+    buckets: int
+    unit: str  # of the times
+    dtype: str  # of the times: "int64" or "float64"
+    emit: str
+    event_time: str | None  # the column of the latest time of a result, if there are watermarks
+
+    @property
+    @abstractmethod
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams."""
+
+    @property
+    @abstractmethod
+    def sides(self) -> tuple[Side, ...]:
+        """The streams themselves."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns in the output."""
+
+    @property
+    def most_bytes(self) -> float:
+        """What a bucket may take, rows that have left and wait to be forgotten included."""
+        return math.inf
+
+    @abstractmethod
+    def codes(self, side: int) -> tuple[str, ...]:
+        """The hidden columns of a stream with the numbers by which its keys are known."""
+
+    @abstractmethod
+    def checks(self, side: int) -> tuple[str, ...]:
+        """The hidden columns with second numbers that must agree too, where keys are known by a hash."""
+
+    @abstractmethod
+    def start(self) -> Any:
+        """A fresh state for one bucket."""
+
+    @abstractmethod
+    def fixed(self) -> dict[str, str]:
+        """What may not change when a query is restarted from its checkpoint, in words."""
+
+
 @dataclass(frozen=True)
-class JoinSpec:
+class JoinSpec(Spec):
     """A bounded join as every bucket runs it."""
 
     join: WindowJoin  # with the share of one bucket as its budget
@@ -65,9 +113,22 @@ class JoinSpec:
     event_time: str | None  # the column of the later of the two times, if there are watermarks
 
     @property
+    def streams(self) -> tuple[str, ...]:
+        """Left and right."""
+        return SIDES
+
+    @property
     def sides(self) -> tuple[Side, Side]:
         """Both streams."""
         return self.left, self.right
+
+    def codes(self, side: int) -> tuple[str, ...]:
+        """The hidden column with the number by which a key is known."""
+        return (KEY,)
+
+    def checks(self, side: int) -> tuple[str, ...]:
+        """The hidden column with a second hash of the key, if it is known by one."""
+        return (CHECK,) if self.hashed else ()
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -1,0 +1,185 @@
+"""The state of a join of many streams that advance each at its own pace, with late arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.budget import Fraction, Tuples, budget_of
+from penstock.errors import BudgetError, PenstockError, SnapshotError
+from penstock.joins import snapshot as snapshots
+from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
+from penstock.joins.config import beginning, behind_of, check_times, fitting, table_bytes
+from penstock.joins.many import check_options, enough
+from penstock.joins.many_state import INTEGER, ManyConfig, ManyOutput, ManyState
+from penstock.kernels.drive import LOG_EVICTED
+from penstock.kernels.layout import ARRIVAL, KEY, ROW, STREAM, TIME
+from penstock.kernels.many import ManyBatch, ManyOut, apportion
+from penstock.kernels.many_index import HELD, Index
+from penstock.kernels.many_stream import advance_many, drive_many_stream
+from penstock.kernels.stream import LATE
+from penstock.policies import get
+from penstock.window import window_of
+
+
+class ManyStreamState(KeepsRows, ManyState):
+    """A `ManyState` for streams out of step; `start_many` makes one.
+
+    A combination joins if its largest and its smallest time are within the window of each other, whichever
+    came first. A buffered tuple expires once every other stream that shares a join with it has passed its
+    time plus the window: by its largest time seen minus the lateness, or by what `advance` says. Late
+    arrivals join what is there.
+
+    >>> from penstock.joins import start_many
+    >>> state = start_many(3, [(0, 1, 2)], within=10, budget="9 tuples", policy="lru")
+    >>> times = [100, 115, 107, 104, 112]
+    >>> out = state.process([0, 0, 1, 2, 2], [7] * 5, times, [0, 1, 0, 0, 1], collect=True)
+    >>> out.rows[0].tolist()
+    [[0, 0, 0], [1, 0, 1]]
+    >>> copy = type(state).restore(state.snapshot())
+    >>> copy.process([1], [7], [106], [1], collect=True).rows[0].tolist()
+    [[0, 1, 0], [1, 1, 1]]
+    >>> copy.late
+    1
+    """
+
+    peak_beyond = 0  # key counts are among the tables
+
+    def __init__(self, config: ManyConfig) -> None:
+        super().__init__(config)
+        self.flow = config.build_flow()
+        self.store.clock[:] = beginning(config.time_dtype)
+
+    @staticmethod
+    def _driver() -> Callable[..., int]:
+        return drive_many_stream
+
+    def advance(self, *reached: float | None) -> None:
+        """The streams have come this far, as a watermark says; what expires by it goes with the next
+        batch.
+        """
+        start = beginning(self.config.time_dtype)
+        times = [start if time is None else time for time in reached]
+        if len(times) != self.config.streams:
+            raise PenstockError(
+                f"advance takes the progress of each of {self.config.streams} streams, or None; "
+                f"{len(times)} were given."
+            )
+        advance_many(self.store, self.flow, np.array(times, self.config.time_dtype))
+
+    @property
+    def late(self) -> int:
+        """Arrivals that came behind their stream's progress."""
+        return int(self.flow.meta[LATE])
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of all tables, exact key counts included."""
+        return table_bytes(self.store, self.policy, self.index, self.flow)
+
+    def totals(self) -> dict[str, int]:
+        """The counters since the start."""
+        return super().totals() | {"late": self.late}
+
+    def take_over(self, other: ManyStreamState) -> tuple[np.ndarray, np.ndarray]:
+        """Go on from another state, of which this one has another budget or policy.
+
+        The buffered tuples enter in the order in which they came, so that a smaller budget evicts and scores
+        begin anew; progress and totals go on. Gives the log of the evictions, numbered from 0, and the times
+        of the tuples.
+        """
+        store, index = other.store, other.index
+        slots = np.concatenate([other._live(stream) for stream in range(other.config.streams)])
+        slots = slots[np.argsort(store.t64[slots, ARRIVAL])]
+        held = index.links[slots, :, HELD]
+        key = np.where(held > 0, index.k64[held, KEY] // len(index.scheme.size), -1)
+        time = store.time[slots, TIME].copy()
+        self.store.clock[:] = store.clock
+        self.flow.progress[:] = other.flow.progress
+        log = self.process(store.t32[slots, STREAM], key, time, store.t64[slots, ROW], log=True).log
+        self.store.meta[SO_FAR] = store.meta[SO_FAR]
+        self.store.meta[GONE] += store.meta[GONE]
+        self.index.found[:] = index.found
+        self.flow.meta[LATE] = other.flow.meta[LATE]
+        return log[log[:, 0] == LOG_EVICTED], time
+
+    def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
+        check_times(batch.time)
+        return super()._run(batch, collect, log)
+
+    def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
+        return self._kernel(self.policy, self.store, self.index, self.flow, part, out, start)
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        plain = self.index._asdict() | {"k32": None}  # a view of k64
+        extra = {"index": plain, "seconds": self.seconds, "flow": self.flow}
+        return snapshots.pack(self.config, self.store, self.policy, extra)
+
+    @classmethod
+    def restore(cls, data: bytes) -> ManyStreamState:
+        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        config, store, policy, extra = snapshots.unpack(data, ManyConfig)
+        if "flow" not in extra:
+            raise SnapshotError("The snapshot is of streams in order; restore it with ManyState.")
+        index = Index(**extra["index"])
+        state = cls.__new__(cls)
+        state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
+        state.seconds, state.flow = extra["seconds"], extra["flow"]
+        return state
+
+
+def start_many(
+    streams: int,
+    joins: Sequence[Sequence[int]],
+    *,
+    within: Any,
+    budget: Any,
+    policy: Any = "gdj",
+    allocation: str = "unified",
+    lateness: Any = 0,
+    seed: int = 0,
+    unit: str = "ms",
+    dtype: Any = INTEGER,
+) -> ManyStreamState:
+    """A fresh state for a number of streams and a list of joins, each the streams that take part in it.
+
+    `lateness` is a span, or a tuple with one per stream: how far a stream's progress stays behind its
+    largest time; infinite where only `advance` tells it. The other parameters are those of `join_many`.
+
+    >>> from penstock.joins import start_many
+    >>> state = start_many(2, [(0, 1)], within="10 s", budget="100 tuples", lateness=("1 s", "0 s"))
+    >>> state.process([0, 1], [5, 5], [9_000, 1_000], [0, 0]).counts.tolist()
+    [0, 1]
+    """
+    window, budget, policy = window_of(within), budget_of(budget), get(policy)
+    check_options(window, budget, policy, allocation, seed)
+    if isinstance(budget, Fraction):
+        raise BudgetError(
+            f"{budget!r} is a share of what the whole input needs, which a stream does not tell; give Tuples."
+        )
+    assert isinstance(budget, Tuples)
+    enough(budget.n, streams, f"{budget!r} was given")
+    if allocation == "proportional":
+        raise PenstockError(
+            "allocation='proportional' goes by all that the streams will bring, which they do not tell; use "
+            "'unified', 'equal' or 'credit'."
+        )
+    dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
+    resolved = window.resolve(unit)
+    behind = behind_of(lateness, unit, resolved, streams)
+    limits = [budget.n] if allocation == "unified" else apportion(budget.n, np.ones(streams))
+    config = ManyConfig(
+        streams=streams,
+        joins=tuple(tuple(int(stream) for stream in join) for join in joins),
+        window=fitting(resolved, dtype),
+        policy=policy,
+        limits=tuple(int(limit) for limit in limits),
+        time_dtype=dtype,
+        every=budget.n if allocation == "credit" else 0,
+        seed=int(seed),
+        lateness=behind,
+    )
+    return ManyStreamState(config)
