@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock import policies
+    from penstock import patterns, policies
     from penstock.budget import Bytes, Fraction, Tuples
     from penstock.errors import PenstockError
     from penstock.joins import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         join_many,
         plan,
     )
+    from penstock.patterns import Pattern
     from penstock.window import Landmark, Rows, Within
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "ManyRun",
     "ManyState",
     "ManyStats",
+    "Pattern",
     "PenstockError",
     "Plan",
     "PlanRow",
@@ -53,6 +55,7 @@ __all__ = [
     "WindowJoin",
     "Within",
     "join_many",
+    "patterns",
     "plan",
     "policies",
 ]
@@ -63,6 +66,7 @@ _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "patterns": ("Pattern",),
     "window": ("Landmark", "Rows", "Within"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -71,8 +75,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "policies":
-        return import_module("penstock.policies")
+    if name in ("patterns", "policies"):
+        return import_module(f"penstock.{name}")
     value = getattr(import_module(f"penstock.{_HOME.get(name, 'joins')}"), name)
     globals()[name] = value
     return value
