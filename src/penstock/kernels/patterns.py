@@ -1,7 +1,7 @@
 """Nested event patterns: a search with backtracking over the events of each slot, in stream order.
 
 A pattern is a tree of blocks. The root block has the slots of a match; every negated part is a block of its
-own, searched until its first hit. The slots of a block are filled in a fixed order. What the slots filled
+own, left at its first hit. The slots of a block are filled in a fixed order. What the slots filled
 before it say about a slot narrows its candidates to a range of positions, found by binary search; equality
 predicates narrow them to the group of one value first.
 """
@@ -64,6 +64,8 @@ class Work(NamedTuple):
     cursor: np.ndarray  # per slot: next and end of its candidates
     lowest: np.ndarray  # per slot: the first and last position of all that is filled up to it
     bound: np.ndarray  # per block: the open interval in which it is searched
+    around: np.ndarray  # per block: the first and last position filled outside of it
+    frame: np.ndarray  # per block: the step and the negation at which it was left for a negation
     found: np.ndarray  # matches in all, matches stored
     out: np.ndarray  # matches, one column per slot of the root in the order of filling
 
@@ -119,7 +121,7 @@ def _interval(program, work, block, which):
 
 
 @jit
-def _open(events, program, work, block, slot, step, low, high):
+def _open(events, program, work, block, slot, low, high):
     """Set the candidates of a slot. `low` and `high` are the first and last position filled so far."""
     if block == 0:
         begin, end = events.first_in[high], high - 1
@@ -186,24 +188,48 @@ def _store(program, work, room):
 
 
 @jit
-def search(events, program, work, block, low, high, first_from, first_to, room):
-    """Fill the slots of a block: of the root all ways (its first slot is filled already), else the first.
+def _enter(events, program, work, block, low, high):
+    """Begin with the first slot of a block; `low` and `high` are the first and last position around it."""
+    work.around[block, 0], work.around[block, 1] = low, high
+    step = program.order_at[block]
+    _open(events, program, work, block, program.order[step], low, high)
+    return step
 
-    `low` and `high` are the first and last position filled around it. Matches of the root must begin from
-    `first_from` on and before `first_to`. Returns whether there was a hit.
+
+@jit
+def search(events, program, work, lead, first_from, first_to, room):
+    """All ways to fill the slots of the root, whose first slot is filled; negations are left at their first hit.
+
+    Matches must begin from `first_from` on and before `first_to`. Numba's cache does not bear functions that
+    call themselves, so a block that is being tested is remembered in `frame` while its negation is searched.
     """
-    start, stop = program.order_at[block], program.order_at[block + 1]
-    if block == 0:
-        start += 1
-    step = start
-    hit = False
-    position = np.int64(0)
-    if step < stop:
-        _open(events, program, work, block, program.order[step], step, low, high)
-    while step >= start:
-        if step < stop:
+    single = program.order_at[1] == 1
+    block, step = np.int64(0), np.int64(1)
+    check = np.int64(-1)  # which negation is next; -1: the slot needs its next candidate
+    work.around[0, 0], work.around[0, 1] = lead, lead
+    if single:
+        step = np.int64(0)
+        slot = program.order[0]
+        if lead < first_from or lead >= first_to:
+            return
+        if program.closed[0] == 0:
+            work.bound[0, 1] = events.last_in[lead] + 1
+        check = program.absent_at[slot]
+    else:
+        _open(events, program, work, 0, program.order[1], lead, lead)
+    while True:
+        start, stop = program.order_at[block], program.order_at[block + 1]
+        if block == 0:
+            start = np.int64(1)
+        if check < 0:
+            if step < start:
+                if block == 0:
+                    return
+                block = program.parent[block]
+                step, check = work.frame[block, 0], work.frame[block, 1] + 1
+                continue
             slot = program.order[step]
-            if block == 0 and step == stop - 1 and program.plain[0] == 1 and room == 0:
+            if block == 0 and step == stop - 1 and room == 0 and program.plain[0] == 1:
                 work.found[0] += work.cursor[slot, 1] - work.cursor[slot, 0]
                 step -= 1
                 continue
@@ -214,54 +240,55 @@ def search(events, program, work, block, low, high, first_from, first_to, room):
             work.cursor[slot, 0] += 1
             if not _fits(events, program, work, slot, position):
                 continue
-            below, above = low, high
+            low, high = work.around[block, 0], work.around[block, 1]
             if step > start:
                 before = program.order[step - 1]
-                below, above = work.lowest[before, 0], work.lowest[before, 1]
-            below, above = min(below, position), max(above, position)
+                low, high = work.lowest[before, 0], work.lowest[before, 1]
+            low, high = min(low, position), max(high, position)
             work.position[slot] = position
-        else:  # a root of one slot, which is filled
-            slot = program.order[start - 1]
-            below, above = low, high
-        work.lowest[slot, 0], work.lowest[slot, 1] = below, above
-        last = step >= stop - 1
-        if last and block == 0:
-            if below < first_from or below >= first_to:
-                if step >= stop:
-                    break
-                continue
-            if program.closed[0] == 0:
-                work.bound[0, 1] = events.last_in[below] + 1
-        clean = True
-        for i in range(program.absent_at[slot], program.absent_at[slot + 1]):
-            which = program.absent[i]
+            work.lowest[slot, 0], work.lowest[slot, 1] = low, high
+            if block == 0 and step == stop - 1:
+                if low < first_from or low >= first_to:
+                    continue
+                if program.closed[0] == 0:
+                    work.bound[0, 1] = events.last_in[low] + 1
+            check = program.absent_at[slot]
+        slot = program.order[step]
+        clean, inside = True, False
+        while check < program.absent_at[slot + 1]:
+            which = program.absent[check]
             left, right = _interval(program, work, which, 0), _interval(program, work, which, 1)
-            if right - left < 2:
-                continue
-            if program.table[which] >= 0:
-                if events.latest[program.table[which], min(right, events.latest.shape[1]) - 1] > left:
-                    clean = False
+            if right - left >= 2:
+                if program.table[which] >= 0:
+                    if events.latest[program.table[which], min(right, events.latest.shape[1]) - 1] > left:
+                        clean = False
+                        break
+                elif _guarded(events, program, work, which):
+                    work.frame[block, 0], work.frame[block, 1] = step, check
+                    work.bound[which, 0], work.bound[which, 1] = left, right
+                    block, inside = which, True
+                    step = _enter(
+                        events, program, work, which, work.lowest[slot, 0], work.lowest[slot, 1]
+                    )
                     break
-                continue
-            if not _guarded(events, program, work, which):
-                continue
-            work.bound[which, 0], work.bound[which, 1] = left, right
-            if search(events, program, work, which, below, above, first_from, first_to, room):
-                clean = False
-                break
+            check += 1
+        check = np.int64(-1)
+        if inside:
+            continue
+        if clean and step < stop - 1:
+            step += 1
+            _open(
+                events, program, work, block, program.order[step], work.lowest[slot, 0], work.lowest[slot, 1]
+            )
+            continue
         if clean:
-            if last:
-                hit = True
-                if block > 0:
-                    return True
-                _store(program, work, room)
+            if block > 0:  # a hit: what was being tested around it is not to be
+                block = program.parent[block]
+                step = work.frame[block, 0]
             else:
-                step += 1
-                _open(events, program, work, block, program.order[step], step, below, above)
-                continue
-        if step >= stop:
-            break
-    return hit
+                _store(program, work, room)
+        if block == 0 and single:
+            return
 
 
 @jit
@@ -275,7 +302,7 @@ def find(events, program, work, lead_from, first_from, first_to, room):
         work.lowest[lead, 0], work.lowest[lead, 1] = position, position
         work.bound[0, 0] = events.first_in[position] - 1
         work.bound[0, 1] = position + 1
-        search(events, program, work, 0, position, position, first_from, first_to, room)
+        search(events, program, work, position, first_from, first_to, room)
 
 
 @jit

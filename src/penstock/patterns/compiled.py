@@ -368,6 +368,8 @@ class Compiler:
             np.zeros((slots, 2), np.int64),
             np.zeros((slots, 2), np.int64),
             np.zeros((blocks, 2), np.int64),
+            np.zeros((blocks, 2), np.int64),
+            np.zeros((blocks, 2), np.int64),
             np.zeros(2, np.int64),
             np.empty((room, len(self.blocks[0].order)), np.int64),
         )
