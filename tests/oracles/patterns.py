@@ -13,7 +13,14 @@ from penstock.patterns import And, Attr, Compare, E, Not, Or, Pattern, Seq
 
 Event = tuple[str, Any, dict[str, Any]]
 Binding = dict[str, int]
-OPS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, "!=": operator.ne, ">=": operator.ge, ">": operator.gt}
+OPS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
 
 
 class Oracle:

@@ -32,7 +32,9 @@ class Program(NamedTuple):
     order: np.ndarray  # slots in the order of filling, block by block
     order_at: np.ndarray
     span: np.ndarray  # per slot: first and last of its candidates
-    key: np.ndarray  # per slot: where its groups begin (or -1), the slot and the attribute that give the value
+    key: (
+        np.ndarray
+    )  # per slot: where its groups begin (or -1), the slot and the attribute that give the value
     after: np.ndarray  # per slot: the slots filled before that it must come after
     after_at: np.ndarray
     before: np.ndarray
@@ -41,7 +43,9 @@ class Program(NamedTuple):
     other_at: np.ndarray
     tests: np.ndarray  # per slot: attribute, comparison, other slot, its attribute
     tests_at: np.ndarray
-    guards: np.ndarray  # per block: slot, attribute, comparison, other slot, its attribute; all filled outside
+    guards: (
+        np.ndarray
+    )  # per block: slot, attribute, comparison, other slot, its attribute; all filled outside
     guards_at: np.ndarray
     absent: np.ndarray  # per slot: the blocks that may have no hit once it is filled
     absent_at: np.ndarray
@@ -198,7 +202,7 @@ def _enter(events, program, work, block, low, high):
 
 @jit
 def search(events, program, work, lead, first_from, first_to, room):
-    """All ways to fill the slots of the root, whose first slot is filled; negations are left at their first hit.
+    """All ways to fill the slots of the root, whose first is filled; negations are left at their first hit.
 
     Matches must begin from `first_from` on and before `first_to`. Numba's cache does not bear functions that
     call themselves, so a block that is being tested is remembered in `frame` while its negation is searched.
@@ -267,9 +271,7 @@ def search(events, program, work, lead, first_from, first_to, room):
                     work.frame[block, 0], work.frame[block, 1] = step, check
                     work.bound[which, 0], work.bound[which, 1] = left, right
                     block, inside = which, True
-                    step = _enter(
-                        events, program, work, which, work.lowest[slot, 0], work.lowest[slot, 1]
-                    )
+                    step = _enter(events, program, work, which, work.lowest[slot, 0], work.lowest[slot, 1])
                     break
             check += 1
         check = np.int64(-1)
@@ -346,7 +348,7 @@ def latest_chain(fills, slots):
     """Per position the latest start of a sequence of the slots that ends at or before it, -1 if none."""
     best = np.full(slots, -1, np.int64)
     latest = np.empty(len(fills), np.int64)
-    now = np.int64(-1)
+    now = -1
     for position in range(len(fills)):
         fill = fills[position]
         for j in range(slots - 1, -1, -1):

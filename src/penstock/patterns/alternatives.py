@@ -85,10 +85,12 @@ def _together(node: Node, parts: tuple[Alternative, ...]) -> Alternative:
         for i, earlier in enumerate(parts):
             for later in parts[i + 1 :]:
                 order |= set(product(earlier.slots, later.slots))
-    absences = []
+    absences: list[Absence] = []
     for i, part in enumerate(parts):
-        for absence in part.absences:
-            absences.append(_bounded(absence, parts, i - 1, i + 1) if sequence else absence)
+        if sequence:
+            absences += [_bounded(absence, parts, i - 1, i + 1) for absence in part.absences]
+        else:
+            absences += part.absences
     passed = 0
     for child in node.children:
         if child.negation is None:

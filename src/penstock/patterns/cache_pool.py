@@ -7,6 +7,7 @@ may be looked for one by one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -104,13 +105,14 @@ class CachePool:
             return self.random.choice(self.ring)
         if name.startswith("clock"):
             return self._struck()
-        scores = {
+        scores: dict[str, Callable[[_Entry], float]] = {
             "fifo": lambda entry: entry.number,
             "lru": lambda entry: entry.used,
             "lfu": lambda entry: entry.uses,
             "gdj": lambda entry: entry.score,
-        }[name]
-        return min(self.entries, key=lambda each: (scores(self.entries[each]), self.entries[each].number))
+        }
+        score = scores[name]
+        return min(self.entries, key=lambda each: (score(self.entries[each]), self.entries[each].number))
 
     def _struck(self) -> Any:
         """The entry that the hand of the clock evicts."""

@@ -32,12 +32,12 @@ class Caching(Iterative):
         super().__init__(analysis, span)
         self.pool = CachePool(budget, policy, seed)
         self.slots: dict[int, tuple[int, ...]] = {}
-        self.kept: dict[int, bool] = {g: self.layout.keepable(g) for g in range(len(analysis.negations))}
-        self.outside = {g: self.layout.references(g) for g in range(len(analysis.negations))}
-        self.two_sided = {g: self._two_sided(g) for g in range(len(analysis.negations))}
+        every = range(len(analysis.negations))
+        self.kept = [self.layout.keepable(g) and not self._two_sided(g) for g in every]
+        self.outside = [self.layout.references(g) for g in every]
 
     def _two_sided(self, negation: int) -> bool:
-        """Whether both ends of a negation's interval may be handed down, so that its width is not the window."""
+        """Whether both ends of a negation's interval may be handed down, so that it may exceed the window."""
         scope = self.analysis.scopes[negation][:-1]
         return negation in self.layout.late[scope] and self.layout.parents[negation].kind == "AND"
 
@@ -48,8 +48,8 @@ class Caching(Iterative):
     # Keys.
 
     def _key(self, part: Node) -> tuple[Any, ...] | None:
-        """The values of correlated equality predicates; None if one of them is null, so that nothing matches."""
-        key = []
+        """The values of correlated equality predicates; None if one is null, so that nothing matches."""
+        key: list[Any] = []
         inside = self._slots(part)
         for predicate in self.layout.keys[self.layout.number[id(part)]]:
             outer = next(side for side in predicate.sides if side.slot not in inside)
@@ -123,10 +123,10 @@ class Caching(Iterative):
 
     def absent(self, negation: int, low: int, high: int) -> bool:
         """From the cache where the part is nested and depends on nothing but interval and key."""
-        node = self.analysis.negations[negation]
         if high - low < 2:
             return True
-        if node.kind == EVENT or not self.kept[negation] or self.two_sided[negation]:
+        node = self.analysis.negations[negation]
+        if node.kind == EVENT or not self.kept[negation]:
             if node.kind != EVENT:
                 self.pool.computed += 1
             return super().absent(negation, low, high)
@@ -136,7 +136,7 @@ class Caching(Iterative):
 
     def free(self, negation: int, node: Node, low: int, high: int) -> bool:
         """Whether a negated sub-query has no result in an interval."""
-        raise NotImplementedError
+        return super().absent(negation, low, high)
 
     def time_of(self, position: int) -> Any:
         """The time (or number) of an event in memory, or just beyond it."""

@@ -67,8 +67,10 @@ class Columnar:
             "axis": self.axis,
             "types": self.types,
             "rows": self.rows,
-            "columns": {name: (v.kind, v.data.tolist() if v.data.dtype == object else v.data, v.null)
-                        for name, v in self.columns.items()},
+            "columns": {
+                name: (v.kind, v.data.tolist() if v.data.dtype == object else v.data, v.null)
+                for name, v in self.columns.items()
+            },
             "settled": self.settled,
             "peak": self.peak,
         }
@@ -159,7 +161,8 @@ class Columnar:
         names = type_names(self.analysis)
         given = Input(self.axis, width, codes, candidates_of(self.analysis, self.types, names, codes))
         numbers = {slot.number: i for i, slot in enumerate(self.analysis.columns)}
-        count, parts = 0, []
+        count = 0
+        parts: list[np.ndarray] = []
         for alternative in alternatives(self.analysis.root):
             if room == 0 and not self.ahead:
                 counted = self._counted(alternative, given, first_new)

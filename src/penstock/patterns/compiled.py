@@ -185,9 +185,7 @@ class Compiler:
         self.narrow.append([])
         self._candidates(block, slot, key)
 
-    def _theirs(
-        self, block: _Block, side: Side | Const, place: int, predicate: Predicate
-    ) -> tuple[int, int]:
+    def _theirs(self, block: _Block, side: Side | Const, place: int, predicate: Predicate) -> tuple[int, int]:
         """The place and the column of the other side of a comparison; a constant has a column of its own."""
         if isinstance(side, Side):
             return block.places[side.slot], self.columns[side.attr]
@@ -220,7 +218,12 @@ class Compiler:
             mine, theirs, op = theirs, mine, MIRRORED[op]
         assert isinstance(mine, Side)
         place = block.places[mine.slot]
-        return (place, self.columns[mine.attr], COMPARISONS[op], *self._theirs(block, theirs, place, predicate))
+        return (
+            place,
+            self.columns[mine.attr],
+            COMPARISONS[op],
+            *self._theirs(block, theirs, place, predicate),
+        )
 
     # When a negation is tested.
 
@@ -249,7 +252,7 @@ class Compiler:
         (self.narrow if narrows else self.absent)[block.places[order[last]]].append(number)
 
     def _tabulate(self, block: _Block, inner: _Block) -> None:
-        """Give a negation a table of latest starts where that says all: nothing in it depends on the match."""
+        """Give a negation a table of latest starts, where nothing in it depends on the match."""
         absence, alternative = inner.absence, inner.alternative
         assert absence is not None
         if alternative.absences or (absence.inherits and block.parent >= 0):

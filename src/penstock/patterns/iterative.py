@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,14 @@ _OPS = {
 }
 SLACK = 1_024  # events that may wait to be forgotten together
 Ends = tuple[int, int]  # the positions of the first and the last event
+
+
+class Plan(NamedTuple):
+    """How a SEQ or AND is bound."""
+
+    parts: tuple[Node, ...]
+    order: list[int]
+    tests: list[tuple[int, int]]  # the part after a negation, and the negation
 
 
 class Iterative:
@@ -61,7 +69,10 @@ class Iterative:
         self.slots_of: list[list[int]] = [[s.number for s in analysis.slots if s.type == n] for n in names]
         lasts = {slot for each in alternatives(analysis.root) for slot in each.maximal()}
         self.ends = [any(slot in lasts for slot in slots) for slots in self.slots_of]
-        self.bulk = self._bulk()
+        self.plans: dict[int, Plan] = {}
+        # Where nothing is tested after the groups, matches are counted where they are found.
+        self.tally = analysis.root.kind == "SEQ" and not self.layout.late.get(())
+        self.bulk = self._bulk() if self.tally else None
         self._reset()
 
     def _reset(self) -> None:
@@ -114,7 +125,8 @@ class Iterative:
         self.width = width_of(self.span, batch.unit, batch.axis)
         self._learn_kinds(batch)
         columns = {name: values.tolist() for name, values in batch.columns.items()}
-        count, matches = 0, []
+        count = 0
+        matches: list[list[int]] = []
         axes, rows = batch.axis.tolist(), batch.rows.tolist()
         for i, kind in enumerate(batch.types.tolist()):
             now = axes[i]
@@ -204,7 +216,7 @@ class Iterative:
         start = low if first is None else first - 1
         self.window = low
         count = 0
-        if room == 0 and self.bulk is not None and first is None:
+        if room == 0 and self.tally and first is None:
             self.counting, self.counted = True, 0
             for _ in self._solve(self.analysis.root, start, last + 1, last):
                 pass
@@ -261,68 +273,77 @@ class Iterative:
                 used.discard(position)
             env[slot] = -1
 
-    def _group(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
-        """SEQ or AND: single events first, then the parts within the windows these leave."""
+    def _plan(self, node: Node) -> Plan:
+        """In which order the parts of a group are bound, and which negations are tested after that."""
         parts = node.positives
-        sequence = node.kind == "SEQ"
         order = [i for i, part in enumerate(parts) if part.kind == EVENT]
-        if sequence and order and order[-1] == len(parts) - 1:
+        if node.kind == "SEQ" and order and order[-1] == len(parts) - 1:
             order = [order[-1], *order[:-1]]  # the event that triggers
         order += [i for i, part in enumerate(parts) if part.kind != EVENT]
-        bound: list[Ends | None] = [None] * len(parts)
         late = self.layout.late[self.layout.scope_of[id(node)]]
-        tests = [
-            (i, child.negation)
-            for i, child in enumerate(node.children)
-            if child.negation is not None and child.negation not in late
-        ]
-        bulk = self.counting and node is self.analysis.root
+        tests = []
+        for i, child in enumerate(node.children):
+            if child.negation is not None and child.negation not in late:
+                after = sum(other.negation is None for other in node.children[:i])
+                tests.append((after, child.negation))
+        return Plan(parts, order, tests)
+
+    def _group(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
+        """SEQ or AND: single events first, then the parts within the windows these leave."""
+        plan = self.plans.get(id(node))
+        if plan is None:
+            plan = self.plans[id(node)] = self._plan(node)
+        parts, order, tests = plan
+        sequence, size = node.kind == "SEQ", len(plan.parts)
+        bound: list[Ends] = [(-1, -1)] * size  # (-1, -1): not yet
+        counting = self.counting and node is self.analysis.root
+
+        def whole() -> Ends | None:
+            """All parts are bound: first and last event, unless a negation finds something."""
+            first, last = bound[0][0], bound[-1][1]
+            if not sequence:
+                first, last = min(ends[0] for ends in bound), max(ends[1] for ends in bound)
+            if last < since:
+                return None
+            for after, negation in tests:
+                if not self.absent(negation, bound[after - 1][1], bound[after][0]):
+                    return None
+            if counting:
+                self.counted += 1
+                return None
+            return first, last
 
         def fill(step: int) -> Iterator[Ends]:
-            if step == len(order):
-                first = min(ends[0] for ends in bound if ends)
-                last = max(ends[1] for ends in bound if ends)
-                if last >= since and all(self._free(node, i, g, bound) for i, g in tests):
-                    if bulk:
-                        self.counted += 1
-                    yield first, last
-                return
             at = order[step]
             part = parts[at]
             begin, end, least = low, high, -1
             if sequence:
                 for i in range(at):
-                    ends = bound[i]
-                    if ends:
-                        begin = max(begin, ends[1])
-                for i in range(at + 1, len(parts)):
-                    ends = bound[i]
-                    if ends:
-                        end = min(end, ends[0])
+                    begin = max(begin, bound[i][1])
+                for i in range(at + 1, size):
+                    if bound[i][0] >= 0:
+                        end = bound[i][0]
                         break
-                if at == len(parts) - 1:
+                if at == size - 1:
                     least = since
             if part.kind == EVENT:
                 found = self._events(part.slot, begin, end, least)
-            elif bulk and step == len(order) - 1:
+            elif counting and part is self.bulk:
                 self.counted += self.count(part, begin, end)
                 return
             else:
                 found = self.results(part, begin, end, least)
             for ends in found:
                 bound[at] = ends
-                yield from fill(step + 1)
-            bound[at] = None
+                if step + 1 < size:
+                    yield from fill(step + 1)
+                    continue
+                done = whole()
+                if done is not None:
+                    yield done
+            bound[at] = (-1, -1)
 
         yield from fill(0)
-
-    def _free(self, node: Node, index: int, negation: int, bound: list[Ends | None]) -> bool:
-        """Whether a negation between two components of a SEQ finds nothing."""
-        before = sum(child.negation is None for child in node.children[:index])
-        left, right = bound[before - 1], bound[before]
-        assert left is not None
-        assert right is not None
-        return self.absent(negation, left[1], right[0])
 
     # Sub-queries.
 
@@ -344,15 +365,13 @@ class Iterative:
         node = self.analysis.negations[negation]
         first, last = (min(self.used), max(self.used)) if self.used else (high, low)
         hit = False
-        search = self._solve(node, low, high, -1)
-        for begin, end in search:
+        for begin, end in self._solve(node, low, high, -1):
             begin, end = min(begin, first), max(end, last)
             if self.axis[end - self.base] - self.axis[begin - self.base] > self.width:
                 continue
             if self._late(scope, node, low, high):
                 hit = True
                 break
-        search.close()
         if hit:
             self._unbind(node)
         return not hit
@@ -404,8 +423,8 @@ class Iterative:
         for which, branch in predicate.branches:
             if self.branch.get(which) != branch:
                 return True
-        for side in predicate.sides:
-            if self.env[side.slot] < 0:
+        for each in predicate.sides:
+            if self.env[each.slot] < 0:
                 return True
         values = []
         for side in (predicate.left, predicate.right):
@@ -431,8 +450,6 @@ class Iterative:
     def _bulk(self) -> Node | None:
         """The nested part whose results need only be counted, if matches are only counted."""
         root = self.analysis.root
-        if root.kind != "SEQ" or self.layout.late.get(()):
-            return None
         parts = root.positives
         nested = [part for part in parts if part.kind != EVENT]
         if parts[-1].kind != EVENT or any(child.negation is not None for child in root.children):

@@ -40,7 +40,7 @@ class Layout:
         self.scope_of: dict[int, tuple[int, ...]] = {}
         self._walk(analysis.root, (), True)
         self.crossing = {
-            number: list(self._crossing(node)) for node, number in self._nodes() if node.kind != EVENT
+            number: list(self._crossing(node)) for node, number in self.nodes() if node.kind != EVENT
         }
         self.keys = {
             number: [p for p in found if p.op == "=" and not p.branches and len(p.slots) == 2]
@@ -50,8 +50,12 @@ class Layout:
             number: frozenset(p.number for p in found) - {p.number for p in self.keys[number]}
             for number, found in self.crossing.items()
         }
+        for negated in analysis.negations:  # their keys have all that they refer to
+            self.ignored[self.number[id(negated)]] = frozenset()
 
-    def _nodes(self) -> Iterator[tuple[Node, int]]:
+    def nodes(self) -> Iterator[tuple[Node, int]]:
+        """All parts with their numbers."""
+
         def below(node: Node) -> Iterator[Node]:
             yield node
             for child in node.children:

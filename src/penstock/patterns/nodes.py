@@ -145,9 +145,7 @@ class E:
         if not isinstance(self.type, str) or not self.type:
             raise PatternError(f"The type of an event is a text; {self.type!r} was given.")
         if self.var is not None and (
-            not isinstance(self.var, str)
-            or not _PLAIN.fullmatch(self.var)
-            or self.var.lower() in RESERVED
+            not isinstance(self.var, str) or not _PLAIN.fullmatch(self.var) or self.var.lower() in RESERVED
         ):
             raise PatternError(
                 f"{self.var!r} is not a variable; a variable is a word such as 'a' or 'last_trade'."
@@ -196,9 +194,7 @@ class Group:
     def __init__(self, *parts: Part, where: Any = ()) -> None:
         for part in parts:
             if not isinstance(part, E | Not | Group):
-                raise PatternError(
-                    f"{self.op} takes events (E), Seq, And, Or and Not; {part!r} was given."
-                )
+                raise PatternError(f"{self.op} takes events (E), Seq, And, Or and Not; {part!r} was given.")
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "where", conditions_of(where))
         if not parts:

@@ -90,7 +90,9 @@ class ObjectCaching(Caching):
         else:
             self.pool.computed += 1
             left = min(low, self.window)
-            partition = self.partitions[name] = Partition(left, high, list(self.compute(part, left, high, -1)))
+            partition = self.partitions[name] = Partition(
+                left, high, list(self.compute(part, left, high, -1))
+            )
         for gone in self.pool.store(name, partition.bytes):
             self.partitions.pop(gone, None)
         return partition
@@ -107,10 +109,8 @@ class ObjectCaching(Caching):
 
     def contents(self) -> list[ObjectCache]:
         """What the caches hold now."""
-        parts = {number: node for node, number in self.layout._nodes()}
+        parts = {number: node for node, number in self.layout.nodes()}
         return [
-            ObjectCache(
-                label(self.analysis, parts[name[0]]), name[1:], self.time_of(p.right), len(p.results)
-            )
+            ObjectCache(label(self.analysis, parts[name[0]]), name[1:], self.time_of(p.right), len(p.results))
             for name, p in self.partitions.items()
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 from importlib import resources
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from lark import Lark, Token, Transformer, v_args
@@ -96,7 +97,7 @@ def _pieces(text: str) -> list[tuple[str, int]]:
             cuts.append(at)
         at += 1
     cuts.append(len(text))
-    return [(text[a + 1 : b], a + 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [(text[a + 1 : b], a + 1) for a, b in pairwise(cuts)]
 
 
 def _run(piece: str, start: str, text: str, offset: int) -> Any:

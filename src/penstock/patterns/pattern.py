@@ -36,9 +36,7 @@ class Pattern:
     Examples
     --------
     >>> import penstock as ps
-    >>> pattern = ps.Pattern.parse(
-    ...     "PATTERN SEQ(Wash w, !Dry, Operate o, w.tool = o.tool) WITHIN 1 hour"
-    ... )
+    >>> pattern = ps.Pattern.parse("PATTERN SEQ(Wash w, !Dry, Operate o, w.tool = o.tool) WITHIN 1 hour")
     >>> events = {
     ...     "type": ["Wash", "Wash", "Dry", "Operate", "Operate"],
     ...     "ts": [0, 1_000, 2_000, 3_000, 4_000],
@@ -72,7 +70,9 @@ class Pattern:
         """A pattern from its text.
 
         >>> import penstock as ps
-        >>> ps.Pattern.parse("PATTERN AND(A, !B, C) WITHIN 500 EVENTS RETURN A, C.price AS price").returns[1].name
+        >>> ps.Pattern.parse("PATTERN AND(A, !B, C) WITHIN 500 EVENTS RETURN A, C.price AS price").returns[
+        ...     1
+        ... ].name
         'price'
         """
         return cls(*parse_pattern(text))
@@ -212,5 +212,7 @@ def _items(given: Any) -> tuple[Item, ...]:
         elif isinstance(part, Item):
             items.append(part)
         else:
-            raise PatternError(f"returns takes variables such as 'a' or 'a.price AS paid'; {part!r} was given.")
+            raise PatternError(
+                f"returns takes variables such as 'a' or 'a.price AS paid'; {part!r} was given."
+            )
     return tuple(items)

@@ -92,6 +92,8 @@ class SemanticCaching(Caching):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.indexes: dict[tuple[Any, ...], Index] = {}
+        self.flags: dict[tuple[int, int, int], bool] = {}  # isEmpty, by negation and interval
+        self.plain = [not sides and not choices for sides, choices in self.outside]
 
     def results(self, part: Node, low: int, high: int, since: int) -> Iterator[Ends]:
         """The results of a nested part, from the intervals that cover its window."""
@@ -185,12 +187,24 @@ class SemanticCaching(Caching):
             mine.hit, mine.empty = (found.start, found.end), False
         return found is None
 
+    def absent(self, negation: int, low: int, high: int) -> bool:
+        """An interval that was asked for before, where no key matters, is one look into a table."""
+        flag = self.flags.get((negation, low, high))
+        if flag is not None:
+            self.pool.hits += 1
+            return flag
+        flag = super().absent(negation, low, high)
+        if self.kept[negation] and self.plain[negation] and self.pool.budget is None:
+            self.flags[negation, low, high] = flag
+        return flag
+
     def _store(self, name: tuple[Any, ...], low: int, intervals: Intervals) -> None:
         for gone, left in self.pool.store((name, low), intervals.bytes):
             if gone in self.indexes:
                 self.indexes[gone].drop(left)
 
     def _purge(self) -> None:
+        self.flags = {key: flag for key, flag in self.flags.items() if key[1] >= self.base - 1}
         for name, index in list(self.indexes.items()):
             while index.lefts and index.lefts[0] < self.base - 1:
                 self.pool.drop((name, index.lefts[0]))
@@ -200,7 +214,7 @@ class SemanticCaching(Caching):
 
     def contents(self) -> list[SemanticCache]:
         """What the caches hold now, interval by interval."""
-        parts = {number: node for node, number in self.layout._nodes()}
+        parts = {number: node for node, number in self.layout.nodes()}
         return [
             SemanticCache(
                 label(self.analysis, parts[name[0]]),

@@ -44,7 +44,9 @@ def explain(analysis: Analysis, span: Span, text: str) -> str:
         if node.kind == EVENT:
             slot = analysis.slots[node.slot]
             tests = [p.text for p in analysis.predicates if p.local and p.slots == {slot.number}]
-            lines.append(f"{pad}{note}{slot.type} as {slot.name}" + (f"  [{', '.join(tests)}]" if tests else ""))
+            lines.append(
+                f"{pad}{note}{slot.type} as {slot.name}" + (f"  [{', '.join(tests)}]" if tests else "")
+            )
             return
         lines.append(f"{pad}{note}{node.kind}")
         for i, child in enumerate(node.children):
@@ -134,4 +136,3 @@ def _linked(analysis: Analysis, links: list[Predicate]) -> bool:
             break
         reached = grown
     return len(reached) == len(slots) and bool(base)
-

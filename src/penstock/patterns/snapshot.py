@@ -45,7 +45,9 @@ def unpack(data: bytes) -> dict[str, Any]:
         raise SnapshotError(f"The snapshot has version {version}; this Penstock reads version {VERSION}.")
     body = data[_HEADER.size :]
     if len(body) != length or zlib.crc32(body) != checksum:
-        raise SnapshotError(f"The snapshot is damaged: {len(body)} bytes instead of {length}, or a wrong checksum.")
+        raise SnapshotError(
+            f"The snapshot is damaged: {len(body)} bytes instead of {length}, or a wrong checksum."
+        )
     try:
         content = _Careful(io.BytesIO(zlib.decompress(body))).load()
     except SnapshotError:

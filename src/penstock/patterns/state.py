@@ -64,7 +64,9 @@ class Options:
         if self.budget is not None:
             given = budget_of(Bytes(self.budget) if isinstance(self.budget, int) else self.budget)
             if not isinstance(given, Bytes):
-                raise BudgetError(f"The caches of a pattern take a budget in bytes; {self.budget!r} was given.")
+                raise BudgetError(
+                    f"The caches of a pattern take a budget in bytes; {self.budget!r} was given."
+                )
             object.__setattr__(self, "budget", given)
 
     @property
@@ -91,7 +93,9 @@ def backend_of(options: Options) -> Any:
     from penstock.patterns.object_cache import ObjectCaching
     from penstock.patterns.semantic_cache import SemanticCaching
 
-    kind: Any = {"iterative": Iterative, "object": ObjectCaching, "semantic": SemanticCaching}[options.strategy]
+    kind: Any = {"iterative": Iterative, "object": ObjectCaching, "semantic": SemanticCaching}[
+        options.strategy
+    ]
     budget = None if options.budget is None else options.budget.n
     return kind(analysis, span, budget=budget, policy=options.policy, seed=options.seed)
 
@@ -175,7 +179,7 @@ class PatternState:
         if batch.size:
             if self.unit not in (None, batch.unit):
                 raise ColumnError(
-                    f"The times were in {self.unit} and are now in {batch.unit}; give all batches the same type."
+                    f"The times were in {self.unit} and are now in {batch.unit}; give all batches one type."
                 )
             if self.last is not None and batch.first_time < self.last:
                 raise ColumnError(
@@ -217,7 +221,9 @@ class PatternState:
         first = self.stats.events - batch.size
         names = {name: to_arrow(events)[name] for name in self.returned}
         part = pa.table(names).take(pa.array(batch.rows - first))
-        self.kept = part if self.kept is None else pa.concat_tables([self.kept, part], promote_options="default")
+        self.kept = (
+            part if self.kept is None else pa.concat_tables([self.kept, part], promote_options="default")
+        )
         self.kept_rows = np.concatenate([self.kept_rows, batch.rows])
 
     def _forget(self) -> None:
@@ -225,7 +231,10 @@ class PatternState:
             return
         live = np.isin(self.kept_rows, self.backend.live_rows)
         if live.sum() * 2 < len(live):
-            self.kept, self.kept_rows = self.kept.filter(pa.array(live)).combine_chunks(), self.kept_rows[live]
+            self.kept, self.kept_rows = (
+                self.kept.filter(pa.array(live)).combine_chunks(),
+                self.kept_rows[live],
+            )
 
     def _attribute(self, name: str, wanted: np.ndarray) -> pa.ChunkedArray:
         if self.kept is None:

@@ -80,8 +80,8 @@ def values_of(series: pd.Series) -> Values:
     if kind is None:
         raise ColumnError(
             f"The attribute {series.name!r} holds values that cannot be compared "
-            f"({pd.api.types.infer_dtype(series, skipna=True)}); allowed are numbers, texts, truth values and "
-            "timestamps, one kind per column."
+            f"({pd.api.types.infer_dtype(series, skipna=True)}); allowed are numbers, texts, truth values "
+            "and timestamps, one kind per column."
         )
     if kind == "text":
         data = series.astype(object).to_numpy(dtype=object, copy=True)
@@ -121,7 +121,9 @@ def joined(parts: Sequence[Values], name: str) -> Values:
     """Several pieces of one column, one after the other."""
     kinds = {part.kind for part in parts if part.kind != NOTHING}
     if len(kinds) > 1:
-        raise ColumnError(f"The attribute {name!r} is first a {sorted(kinds)[0]} and then a {sorted(kinds)[1]}.")
+        raise ColumnError(
+            f"The attribute {name!r} is first a {sorted(kinds)[0]} and then a {sorted(kinds)[1]}."
+        )
     kind = kinds.pop() if kinds else NOTHING
     null = np.concatenate([part.null for part in parts])
     pieces = [
@@ -152,14 +154,15 @@ def _together(pieces: list[np.ndarray]) -> np.ndarray:
 def constant(const: Const, kind: str, text: str) -> Any:
     """A constant in the kind of the column it is compared with, or an error."""
     value = const.value
+    plain: Any = value
     if isinstance(value, bool):
         mine, plain = "truth value", int(value)
     elif isinstance(value, int | float):
-        mine, plain = "number", value
+        mine = "number"
     elif isinstance(value, datetime.datetime):
         mine, plain = "timestamp", _stamp(value, text)
     else:
-        mine, plain = "text", value
+        mine = "text"
         if kind == "timestamp":
             try:
                 stamp = datetime.datetime.fromisoformat(value)
@@ -281,16 +284,14 @@ def _ranked(values: np.ndarray, ordered: bool) -> np.ndarray:
     return rank[codes]
 
 
-def local_mask(
-    predicate: Predicate, codes: Codes, rows: np.ndarray | slice = slice(None)
-) -> np.ndarray:
+def local_mask(predicate: Predicate, codes: Codes, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
     """Where a predicate about one event holds."""
-    sides = []
+    sides: list[Any] = []
     for side in (predicate.left, predicate.right):
         if isinstance(side, Side):
             sides.append(codes.columns[side.attr][rows])
         else:
-            sides.append(np.int64(codes.constants[predicate.number]))
+            sides.append(codes.constants[predicate.number])
     left, right = sides
     compared = {
         "=": left == right,
@@ -300,8 +301,7 @@ def local_mask(
         ">": left > right,
         ">=": left >= right,
     }[predicate.op]
-    valid = np.ones(1, bool)
-    for side, given in zip(sides, (predicate.left, predicate.right), strict=True):
-        if isinstance(given, Side):
-            valid = valid & (side >= 0)
-    return compared & valid
+    for column, side in zip(sides, (predicate.left, predicate.right), strict=True):
+        if isinstance(side, Side):
+            compared = compared & (column >= 0)
+    return np.asarray(compared)
