@@ -60,6 +60,7 @@ class Iterative:
         self.rows: list[int] = []
         self.columns: dict[str, list[Any]] = {name: [] for name in analysis.attributes}
         self.candidates: list[list[int]] = [[] for _ in analysis.slots]
+        self.roomy = SLACK  # with fewer events in memory, none is forgotten
         self.waiting = 0  # the first position whose window is not over, where matches wait for that
         self.peak = 0
         self.width: Any = 0
@@ -132,23 +133,27 @@ class Iterative:
             now = axes[i]
             if self.ahead:
                 count += self._settle(now, room, matches)
-            self._forget(now)
+            if len(self.axis) > self.roomy:
+                self._forget(now)
+                self.roomy = len(self.axis) + SLACK
             position = self.base + len(self.axis)
             self.axis.append(now)
             self.rows.append(rows[i])
             for name, values in columns.items():
                 self.columns[name].append(values[i])
             for slot in self.slots_of[kind]:
-                if all(self._alone(predicate, position) for predicate in self.layout.local[slot]):
+                local = self.layout.local[slot]
+                if not local or all(self._alone(predicate, position) for predicate in local):
                     self.candidates[slot].append(position)
-            self.peak = max(self.peak, len(self.axis))
             if self.ends[kind] and not self.ahead:
                 count += self._collect(position, None, room, matches)
+            if len(self.axis) > self.peak:
+                self.peak = len(self.axis)
         if batch.end is not None:
             end = batch.end
             if self.ahead:
                 count += self._settle(end, room, matches)
-            self._forget(end, slack=0)
+            self._forget(end)
         return self._told(count, matches)
 
     def finish(self, unit: str, room: int | None) -> Found:
@@ -161,10 +166,10 @@ class Iterative:
         slots = [slot.number for slot in self.analysis.columns]
         return Found(count, np.array(matches, np.int64).reshape(len(matches), len(slots)))
 
-    def _forget(self, now: Any, slack: int = SLACK) -> None:
+    def _forget(self, now: Any) -> None:
         """Purge what no window can reach any more."""
         first = bisect_left(self.axis, now - self.reach * self.width)
-        if first > slack:
+        if first:
             self.base += first
             del self.axis[:first], self.rows[:first]
             for values in self.columns.values():
@@ -176,7 +181,7 @@ class Iterative:
 
     def drop_oldest(self, events: int) -> None:
         """Forget so many of the oldest events."""
-        self._forget(self.axis[events] + self.reach * self.width, slack=0)
+        self._forget(self.axis[events] + self.reach * self.width)
 
     def _purge(self) -> None:
         """Caches forget what is behind the window."""

@@ -18,6 +18,7 @@ from penstock.patterns.columnar import Columnar, Found
 from penstock.patterns.nodes import Attr
 from penstock.patterns.result import PatternRun, PatternStats
 from penstock.patterns.snapshot import pack, unpack
+from penstock.patterns.values import NOTHING, Values
 from penstock.payload import to_arrow
 from penstock.policies import get
 from penstock.units import time_unit
@@ -138,6 +139,36 @@ class PatternState:
         table = self._table(found.rows, self._attribute)
         self._forget()
         return table
+
+    def advance(self, time: Any) -> pa.Table:
+        """No event before this time is to come: the matches that this settles.
+
+        The time is a number in the unit of the stream. Windows of events know no time and wait for events.
+
+        >>> import penstock as ps
+        >>> state = ps.Pattern.parse("PATTERN SEQ(A, !B) WITHIN 2").start()
+        >>> _ = state.process({"type": ["A"], "ts": [0]})
+        >>> state.advance(3).to_pylist()
+        [{'A': 0}]
+        """
+        if self.options.pattern.within.events or self.last is None or time <= self.last:
+            return self._table(np.empty((0, len(self.options.pattern.variables)), np.int64), self._attribute)
+        self.last = time
+        nothing = self._nothing(time)
+        found = self._timed(lambda room: self.backend.process(nothing, room))
+        table = self._table(found.rows, self._attribute)
+        self._forget()
+        return table
+
+    def _nothing(self, end: Any) -> Batch:
+        """A batch without events that ends at a time."""
+        empty = np.empty(0, np.int64)
+        columns = {
+            name: Values(NOTHING, empty, empty.astype(bool))
+            for name in self.options.pattern.analysis.attributes
+        }
+        kind = np.float64 if isinstance(end, float) else np.int64
+        return Batch(np.empty(0, kind), empty, empty, columns, 0, self.unit or "ms", end)
 
     def finish(self) -> pa.Table:
         """The end of the stream: matches that waited for their window to pass."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.spark.join import bounded_join
+    from penstock.spark.match import match_pattern
     from penstock.spark.monitor import PipelineMonitor
     from penstock.spark.reconciliation import reconcile
     from penstock.spark.split import write_split
 
-__all__ = ["PipelineMonitor", "bounded_join", "reconcile", "write_split"]
+__all__ = ["PipelineMonitor", "bounded_join", "match_pattern", "reconcile", "write_split"]
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -25,6 +26,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 _HOMES = {
     "PipelineMonitor": "monitor",
     "bounded_join": "join",
+    "match_pattern": "match",
     "reconcile": "reconciliation",
     "write_split": "split",
 }
