@@ -25,7 +25,7 @@ def test_random_patterns(strategy: str, random: Random) -> None:
     assert_agrees(case, strategy, random)
 
 
-@settings(LARGE, max_examples=60)
+@settings(LARGE, max_examples=30)
 @given(random=st.randoms(use_true_random=False))
 def test_texts_parse_to_the_same_pattern(random: Random) -> None:
     pattern = random_case(random).pattern
@@ -36,7 +36,7 @@ def test_texts_parse_to_the_same_pattern(random: Random) -> None:
 
 @pytest.mark.parametrize("strategy", ["object", "semantic"])
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(LARGE, max_examples=12)
+@settings(LARGE, max_examples=6)
 @given(random=st.randoms(use_true_random=False), budget=st.sampled_from([1, 400, 1_000, 3_000]))
 def test_a_small_budget_costs_no_match(strategy: str, policy: str, budget: int, random: Random) -> None:
     assert_agrees(random_case(random, size=12), strategy, random, budget=budget, policy=policy)

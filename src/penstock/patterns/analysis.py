@@ -198,10 +198,6 @@ def _given(part: Part) -> Iterator[str]:
 
 def analyse(part: Part, items: tuple[Item, ...]) -> Analysis:
     """The meaning of an expression, or an error that says why it has none."""
-    if isinstance(part, Not):
-        raise PatternError(
-            f"The pattern is {part} alone, an absence; say what must be there, for example in a SEQ with it."
-        )
     reader = _Reader(part)
     root = reader.walk(part, (), ())
     names = {slot.name: slot.number for slot in reader.slots}

@@ -20,7 +20,7 @@ from penstock.patterns.compiled import Compiler, Input, candidates_of, filtered
 from penstock.patterns.span import Span
 from penstock.patterns.values import Values, codes_of, joined
 
-ROOM = 4_096  # matches for which there is room at first
+ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
 
 
 @dataclass
@@ -201,7 +201,8 @@ class Columnar:
         """Matches of one alternative with one slot the last: their number, and those built."""
         compiler = Compiler(self.analysis, given, alternative, lead)
         events, program = compiler.events(), compiler.program(self.ahead)
-        size = ROOM if room is None else min(room, ROOM)
+        size = max(ROOM, min(len(given), MOST_ROOM))
+        size = size if room is None else min(room, size)
         while True:
             work = compiler.work(size)
             find(events, program, work, lead_from, first_from, first_to, size)

@@ -272,11 +272,12 @@ class Iterative:
             if position in used:
                 continue
             env[slot] = position
-            if not checks or all(self._true(p) for p in checks):
-                used.add(position)
-                yield position, position
-                used.discard(position)
-            env[slot] = -1
+            if checks and not all(self._true(p) for p in checks):
+                continue
+            used.add(position)
+            yield position, position
+            used.discard(position)
+        env[slot] = -1
 
     def _plan(self, node: Node) -> Plan:
         """In which order the parts of a group are bound, and which negations are tested after that."""
@@ -305,11 +306,11 @@ class Iterative:
 
         def whole() -> Ends | None:
             """All parts are bound: first and last event, unless a negation finds something."""
-            first, last = bound[0][0], bound[-1][1]
+            first, last = bound[0][0], bound[-1][1]  # of a sequence; its last part is not before `since`
             if not sequence:
                 first, last = min(ends[0] for ends in bound), max(ends[1] for ends in bound)
-            if last < since:
-                return None
+                if last < since:
+                    return None
             for after, negation in tests:
                 if not self.absent(negation, bound[after - 1][1], bound[after][0]):
                     return None

@@ -38,12 +38,12 @@ class Pattern:
     >>> import penstock as ps
     >>> pattern = ps.Pattern.parse("PATTERN SEQ(Wash w, !Dry, Operate o, w.tool = o.tool) WITHIN 1 hour")
     >>> events = {
-    ...     "type": ["Wash", "Wash", "Dry", "Operate", "Operate"],
+    ...     "type": ["Wash", "Dry", "Wash", "Operate", "Operate"],
     ...     "ts": [0, 1_000, 2_000, 3_000, 4_000],
-    ...     "tool": [1, 2, 2, 1, 2],
+    ...     "tool": [1, 1, 2, 1, 2],
     ... }
     >>> pattern.run(events).matches.to_pylist()
-    []
+    [{'w': 2, 'o': 4}]
     >>> str(pattern)
     'PATTERN SEQ(Wash w, !Dry, Operate o, w.tool = o.tool) WITHIN 1 hour'
     """
@@ -55,11 +55,10 @@ class Pattern:
 
     def __init__(self, expression: Part, within: Any = None, returns: Any = ()) -> None:
         if not isinstance(expression, E | Group):
-            analyse_alone = getattr(expression, "part", None)
-            if analyse_alone is None:
-                raise PatternError(
-                    f"A pattern is a Seq, And, Or or E; {expression!r} was given. Pattern.parse takes a text."
-                )
+            raise PatternError(
+                f"A pattern is a Seq, And, Or or E; {expression!r} was given, which is none or an absence. "
+                "Pattern.parse takes a text."
+            )
         object.__setattr__(self, "expression", expression)
         object.__setattr__(self, "within", span_of(within))
         object.__setattr__(self, "returns", _items(returns))

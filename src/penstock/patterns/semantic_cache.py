@@ -93,6 +93,7 @@ class SemanticCaching(Caching):
         super().__init__(*arguments, **options)
         self.indexes: dict[tuple[Any, ...], Index] = {}
         self.flags: dict[tuple[int, int, int], bool] = {}  # isEmpty, by negation and interval
+        self.seen = 0  # answers from them
         self.plain = [not sides and not choices for sides, choices in self.outside]
 
     def results(self, part: Node, low: int, high: int, since: int) -> Iterator[Ends]:
@@ -187,11 +188,16 @@ class SemanticCaching(Caching):
             mine.hit, mine.empty = (found.start, found.end), False
         return found is None
 
+    def figures(self) -> dict[str, int]:
+        """Hits, recomputations, bytes."""
+        figures = super().figures()
+        return figures | {"hits": figures["hits"] + self.seen}
+
     def absent(self, negation: int, low: int, high: int) -> bool:
         """An interval that was asked for before, where no key matters, is one look into a table."""
         flag = self.flags.get((negation, low, high))
         if flag is not None:
-            self.pool.hits += 1
+            self.seen += 1
             return flag
         flag = super().absent(negation, low, high)
         if self.kept[negation] and self.plain[negation] and self.pool.budget is None:

@@ -22,16 +22,13 @@ from penstock.patterns import Attr, Pattern
 from penstock.patterns.show import partition_attributes
 from penstock.spark import session
 from penstock.spark.buckets import labels
+from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
 from penstock.spark.frames import to_frame, to_table
 from penstock.spark.ledger import PART
 from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec, told
-from penstock.spark.pack import as_numbers, from_blob, to_blob
+from penstock.spark.pack import from_blob
 from penstock.spark.schema import quoted
 from penstock.window import Within
-
-LABEL, BUCKET, TASK, PIECE, LATEST, BLOB = "label", "_penstock_bucket", "task", "piece", "latest", "blob"
-PACKED = f"{LABEL} int, {TASK} int, {PIECE} int, {LATEST} double, {BLOB} binary"
-MOST_ROWS = 1 << 17
 
 
 def match_pattern(
@@ -199,48 +196,9 @@ def _warm(spec: MatchSpec, schema: T.StructType) -> None:
 
 def _in_stream(prepared: DataFrame, spec: MatchSpec, schema: T.StructType, buckets: int) -> DataFrame:
     """Packed rows, grouped by bucket, through the stateful operator."""
-    packed = prepared.mapInArrow(_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
+    packed = prepared.mapInArrow(event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
     processor = MatchProcessor(spec, schema)
     return packed.groupBy(LABEL).transformWithStateInPandas(processor, schema, "Append", "None")
-
-
-def _packer(time: str, dtype: str, tags: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow`: a row per bucket and piece, which also says how far times have come."""
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        task, piece = (context.partitionId() if context is not None else 0), 0
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(each.num_rows for each in held) >= MOST_ROWS:
-                yield from pieces(pa.Table.from_batches(held), task, piece)
-                held, piece = [], piece + 1
-        if held:
-            yield from pieces(pa.Table.from_batches(held), task, piece)
-
-    def pieces(table: pa.Table, task: int, piece: int) -> Iterator[pa.RecordBatch]:
-        times = as_numbers(table[time], dtype).drop_null().to_numpy()
-        latest = float(times.max()) if len(times) else float("nan")
-        bucket = table[BUCKET].to_numpy()
-        table = table.drop_columns([BUCKET])
-        for number, tag in enumerate(tags):
-            rows = np.flatnonzero(bucket == number)
-            part = table if len(rows) == len(bucket) else table.take(pa.array(rows))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([tag], pa.int32()),
-                    pa.array([task], pa.int32()),
-                    pa.array([piece], pa.int32()),
-                    pa.array([latest], pa.float64()),
-                    pa.array([to_blob(part)], pa.binary()),
-                ],
-                names=[LABEL, TASK, PIECE, LATEST, BLOB],
-            )
-
-    return pack
 
 
 class MatchProcessor(StatefulProcessor):
