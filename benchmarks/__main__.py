@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from rich.console import Console
 
-from benchmarks import growth, heeb, hot, offline, spark, startup
+from benchmarks import growth, heeb, hot, offline, patterns, spark, startup
 
 SUITES = {
     "growth": growth.run,
@@ -19,6 +19,7 @@ SUITES = {
     "heeb": heeb.run,
     "offline": offline.run,
     "startup": startup.run,
+    "patterns": patterns.run,
     "spark": spark.run,
 }
 OUT = Path(__file__).parent / "out"

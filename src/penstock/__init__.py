@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock import models, policies
+    from penstock import models, patterns, policies
     from penstock.budget import Bytes, Fraction, Tuples
     from penstock.errors import PenstockError
     from penstock.joins import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         optimal_join,
         plan,
     )
+    from penstock.patterns import Pattern
     from penstock.window import Landmark, Rows, Within
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ __all__ = [
     "ManyState",
     "ManyStats",
     "Optimum",
+    "Pattern",
     "PenstockError",
     "Plan",
     "PlanRow",
@@ -58,6 +60,7 @@ __all__ = [
     "join_many",
     "models",
     "optimal_join",
+    "patterns",
     "plan",
     "policies",
 ]
@@ -68,6 +71,7 @@ _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "patterns": ("Pattern",),
     "window": ("Landmark", "Rows", "Within"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -76,7 +80,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("models", "policies"):
+    if name in ("models", "patterns", "policies"):
         return import_module(f"penstock.{name}")
     value = getattr(import_module(f"penstock.{_HOME.get(name, 'joins')}"), name)
     globals()[name] = value

@@ -43,6 +43,30 @@ class SnapshotError(PenstockError):
     """A snapshot is damaged, of another version, or of another operator."""
 
 
+class PatternError(PenstockError):
+    """An event pattern does not make sense: names, negations, predicates or its window."""
+
+
+class PatternSyntaxError(PatternError):
+    """The text of a pattern cannot be read; the message has line, column and a caret."""
+
+
+class UnsupportedPatternError(PatternError):
+    """A pattern asks for something that the language does not have."""
+
+
+class KleeneError(UnsupportedPatternError):
+    """A pattern asks for repetition (`A+`, `A*`, `A{2}`)."""
+
+
+class SkipStrategyError(UnsupportedPatternError):
+    """A pattern asks for a skip strategy or strict contiguity; there is only skip till any match."""
+
+
+class EventLimitError(PenstockError):
+    """More events would have to be held than `max_events` allows."""
+
+
 def hint(given: object, allowed: Iterable[object]) -> str:
     """The tail of a message: the closest allowed word, and the list of all of them.
 

@@ -1,4 +1,4 @@
-"""The command line: `penstock plan`, `policies`, `join`, `reconcile` and `demo`.
+"""The command line: `penstock plan`, `policies`, `match`, `join`, `reconcile` and `demo`.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.demo import demo
 from penstock.cli.join import join, reconcile
+from penstock.cli.match import match
 from penstock.cli.plan import plan
 from penstock.cli.policies import policies
 
@@ -31,6 +32,7 @@ for command, example in (
         "penstock plan buys.csv sells.csv --on symbol,price --time ts --within '10 minutes' --target 0.95",
     ),
     (policies, "penstock policies --json policies.json"),
+    (match, "penstock match query.neel events.parquet --type kind --time ts --out matches.parquet"),
     (
         join,
         "penstock join shown/ clicked/ --on ad --time ts --within '10 minutes' --budget '64 MiB' --out hits "

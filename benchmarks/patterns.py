@@ -1,0 +1,189 @@
+"""Nested patterns over a day of stock trades: the four strategies side by side, as in figure 11 of the paper.
+
+The trades are `stock_trades.parquet` in the directory that `PENSTOCK_DATA` names, or in `shared/data` beside
+the repository; where they are absent, a generated day of the same shape takes their place. The plain
+iterative evaluation of the whole day takes minutes, so it has a tenth of the day in `--quick`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+import penstock as ps
+from benchmarks.growth import mark
+
+DATA = Path(os.environ.get("PENSTOCK_DATA") or Path(__file__).parents[2] / "shared" / "data")
+SYMBOLS = ["IPIX", "QQQ", "INTC", "MSFT", "CSCO", "RIMM", "AMAT", "ORCL", "DELL", "YHOO"]
+QUERY = "PATTERN SEQ(YHOO y, SEQ(QQQ q, AMAT a, DELL d), ORCL o, IPIX i) WITHIN {}"
+STRATEGIES = ("columnar", "semantic", "object", "iterative")
+
+
+def trades() -> tuple[pd.DataFrame, str]:
+    """A day of trades, and where it is from."""
+    path = DATA / "stock_trades.parquet"
+    if path.exists():
+        return pd.read_parquet(path), "stock_trades"
+    rng = np.random.default_rng(1)
+    n = 224_473
+    gaps = np.where(rng.random(n) < 0.5, rng.integers(0, 3, n), rng.exponential(400, n).astype(int))
+    symbol = rng.choice(SYMBOLS, n, p=np.array([20, 13, 12, 10, 9, 8, 8, 7, 7, 6]) / 100)
+    price = 30 + np.cumsum(rng.choice([-0.01, 0, 0, 0.01], n))
+    return pd.DataFrame({"ms": np.cumsum(gaps), "symbol": symbol, "price": price}), "generated trades"
+
+
+def with_moves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Trades with the move of the price since the symbol's previous trade: UP, DOWN or SAME."""
+    change = frame.groupby("symbol").price.diff()
+    return frame.assign(move=np.where(change > 0, "UP", np.where(change < 0, "DOWN", "SAME")))
+
+
+def measured(text: str, frame: pd.DataFrame, strategy: str, **names: Any) -> dict[str, Any]:
+    """One counting run: CPU seconds, per event and per match."""
+    pattern = ps.Pattern.parse(text)
+    began = time.process_time()
+    run = pattern.run(frame, strategy=strategy, count_only=True, **names)
+    seconds = time.process_time() - began
+    return {
+        "query": text,
+        "strategy": strategy,
+        "events": len(frame),
+        "matches": run.stats.matches,
+        "cpu_seconds": seconds,
+        "us_per_event": 1e6 * seconds / len(frame),
+        "us_per_match": 1e6 * seconds / max(1, run.stats.matches),
+        "hits": run.stats.hits,
+        "recomputations": run.stats.recomputations,
+        "cache_bytes": run.stats.peak_bytes,
+    }
+
+
+def run(console: Console, quick: bool) -> list[dict[str, Any]]:
+    """Windows growing over 10,000 events, then the whole day, then price moves."""
+    frame, source = trades()
+    names = {"type": "symbol", "time": "ms"}
+    rows: list[dict[str, Any]] = []
+    few = frame.iloc[:10_000]
+    for strategy in STRATEGIES:  # kernels and caches of the process are warm before anything is timed
+        for text in (QUERY, negated(QUERY)):
+            measured(text.format("1 s"), few.iloc[:2_000], strategy, **names)
+    for window in ("1 s", "2 s", "5 s", "10 s"):
+        for text in (QUERY.format(window), negated(QUERY.format(window))):
+            rows += [measured(text, few, strategy, **names) for strategy in STRATEGIES]
+    _show(console, f"The first 10,000 events of {source}", rows)
+    day = frame.iloc[::10] if quick else frame
+    whole = [
+        measured(text, day, strategy, **names)
+        for text in (QUERY.format("10 s"), negated(QUERY.format("10 s")))
+        for strategy in STRATEGIES
+    ]
+    _show(console, f"{len(day):,} events of {source}, 10 s", whole)
+    _compare(console, whole)
+    return [*rows, *whole, *_moves(console, frame), _on_spark(console, frame, quick)]
+
+
+def negated(text: str) -> str:
+    """The same query with its inner SEQ negated."""
+    return text.replace(" SEQ(QQQ", " !SEQ(QQQ")
+
+
+def _compare(console: Console, rows: list[dict[str, Any]]) -> None:
+    seconds = {(r["strategy"], "!" in r["query"]): r["cpu_seconds"] for r in rows}
+    for text, slower, faster, form, bar in (
+        ("semantic against iterative", "iterative", "semantic", False, 4),
+        ("columnar against semantic", "semantic", "columnar", False, 5),
+        ("negated: semantic against iterative", "iterative", "semantic", True, 10),
+        ("object against iterative", "iterative", "object", False, 0),
+    ):
+        value = seconds[slower, form] / seconds[faster, form]
+        console.print(f"{text}: {value:,.1f}x ({mark(value >= bar, f'at least {bar}x')})")
+
+
+def _moves(console: Console, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """SEQ(UP, DOWN, UP) on one symbol over 200,000 events."""
+    events = with_moves(frame).iloc[:200_000]
+    rows = []
+    for window, bar in (("2 minutes", 1e6), ("1 s", 0)):
+        text = f"PATTERN SEQ(UP a, DOWN b, UP c, a.symbol = b.symbol = c.symbol) WITHIN {window}"
+        found = [measured(text, events, "columnar", type="move", time="ms") for _ in range(4)][1:]
+        row = min(found, key=lambda each: each["cpu_seconds"])
+        rate = len(events) / row["cpu_seconds"]
+        console.print(
+            f"SEQ(UP, DOWN, UP) within {window}: {row['matches']:,} matches, {rate / 1e6:.2f} M events/s "
+            f"counting ({mark(rate >= bar, f'at least {bar / 1e6:g}')})"
+        )
+        rows.append(row)
+    return rows
+
+
+def _on_spark(console: Console, frame: pd.DataFrame, quick: bool) -> dict[str, Any]:
+    """The selective query as a streaming query: days of trades in files, the first batch left out."""
+    from benchmarks.spark import _session
+    from penstock.spark import match_pattern
+
+    text = (
+        "PATTERN SEQ(UP a, DOWN b, UP c, a.symbol = b.symbol = c.symbol) WITHIN 1 s "
+        "RETURN a.symbol AS symbol, a.ms AS first, c.ms AS last"
+    )
+    day = with_moves(frame)[["ms", "symbol", "price", "move"]]
+    days, files = (1, 3) if quick else (4, 5)
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    session = _session()
+    try:
+        (folder / "in").mkdir()
+        for i in range(files):
+            parts = [day.assign(ms=day.ms + (i * days + j) * 86_400_000) for j in range(days)]
+            path = folder / "in" / f"{i}.parquet"
+            pd.concat(parts).to_parquet(path, index=False, row_group_size=100_000)
+            os.utime(path, (1_700_000_000 + i,) * 2)
+        schema = session.read.parquet(str(folder / "in")).schema
+        source = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        found = match_pattern(source.parquet(str(folder / "in")), text, type="move", time="ms")
+        query = (
+            found.writeStream.format("noop")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+        matches = sum(each["observedMetrics"]["penstock"]["matches"] for each in progress)
+    finally:
+        session.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    seconds = statistics.median(each["durationMs"]["triggerExecution"] / 1000 for each in progress[1:])
+    rate = days * len(day) / seconds
+    console.print(
+        f"On Spark, local[2], within 1 s: {matches:,} matches, {seconds:.2f} s a batch of "
+        f"{days * len(day):,} events, {rate:,.0f} events/s ({mark(rate >= 200_000, 'at least 200,000')})"
+    )
+    return {"query": text, "strategy": "columnar on Spark", "matches": matches, "events_per_second": rate}
+
+
+def _show(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=title)
+    for heading in ("window", "form", "strategy", "matches", "CPU s", "us/event", "us/match", "cache KiB"):
+        left = heading in ("window", "form", "strategy")
+        table.add_column(heading, justify="left" if left else "right")
+    for row in rows:
+        table.add_row(
+            row["query"].split("WITHIN ")[1],
+            "negated" if "!" in row["query"] else "positive",
+            row["strategy"],
+            f"{row['matches']:,}",
+            f"{row['cpu_seconds']:.3f}",
+            f"{row['us_per_event']:.1f}",
+            f"{row['us_per_match']:.3f}",
+            f"{row['cache_bytes'] / 1024:,.0f}",
+        )
+    console.print(table)

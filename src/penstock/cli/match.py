@@ -1,0 +1,66 @@
+"""`penstock match`: an event pattern over a file of events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.files import parse_times, read_table
+from penstock.cli.output import console, errors_in_one_line, writable
+
+SHOWN = 20
+
+
+@errors_in_one_line
+def match(
+    query: Annotated[Path, typer.Argument(help="A file with the pattern.", show_default=False)],
+    events: Annotated[Path, typer.Argument(help="The events: CSV or Parquet.", show_default=False)],
+    type_: Annotated[str, typer.Option("--type", help="The column of the event type.")] = "type",
+    time: Annotated[str, typer.Option(help="The column of the time.")] = "ts",
+    unit: Annotated[str, typer.Option(help="The unit of numeric times.")] = "ms",
+    strategy: Annotated[
+        str, typer.Option(help="How to match: columnar, semantic, object, iterative.")
+    ] = "columnar",
+    limit: Annotated[int | None, typer.Option(help="Build at most so many matches, count the rest.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and match nothing.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the matches as Parquet, or as CSV by its extension.")
+    ] = None,
+) -> None:
+    """Find an event pattern in a stream of events."""
+    from penstock.errors import PenstockError
+    from penstock.patterns import Pattern
+
+    writable(out)
+    if not query.is_file():
+        raise PenstockError(f"There is no file '{query}' with a pattern.")
+    pattern = Pattern.parse(query.read_text(encoding="utf-8"))
+    if explain:
+        typer.echo(pattern.explain())
+        return
+    table = read_table(events)
+    parse_times(table, time, "event")
+    run = pattern.run(table, type=type_, time=time, unit=unit, strategy=strategy, limit=limit)
+    screen = console()
+    if out is None:
+        from rich import box
+        from rich.table import Table
+
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in run.matches.column_names:
+            shown.add_column(name, justify="right")
+        for row in run.matches.slice(0, SHOWN).to_pylist():
+            shown.add_row(*("" if value is None else str(value) for value in row.values()))
+        screen.print(shown)
+    elif out.suffix.lower() == ".csv":
+        run.matches.to_pandas().to_csv(out, index=False)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(run.matches, out)
+    stats = run.stats
+    cut = f", {stats.cut:,} of them cut" if stats.cut else ""
+    where = f", written to {out}" if out else ""
+    screen.print(f"{stats.matches:,} matches{cut} in {stats.events:,} events{where}")

@@ -1,0 +1,29 @@
+"""Nested complex-event patterns: SEQ, AND, OR and negation, to any depth, within a window.
+
+>>> import penstock as ps
+>>> pattern = ps.Pattern.parse("PATTERN SEQ(A a, !B, C c, a.id = c.id) WITHIN 10 minutes")
+>>> pattern.run({"type": ["A", "C"], "ts": [0, 60_000], "id": [7, 7]}).matches.to_pylist()
+[{'a': 0, 'c': 1}]
+"""
+
+from penstock.patterns.nodes import And, Attr, Compare, E, Not, Or, Seq
+from penstock.patterns.pattern import STRATEGIES, Pattern
+from penstock.patterns.result import PatternRun, PatternStats
+from penstock.patterns.span import Span
+from penstock.patterns.state import PatternState
+
+__all__ = [
+    "STRATEGIES",
+    "And",
+    "Attr",
+    "Compare",
+    "E",
+    "Not",
+    "Or",
+    "Pattern",
+    "PatternRun",
+    "PatternState",
+    "PatternStats",
+    "Seq",
+    "Span",
+]

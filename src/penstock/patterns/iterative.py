@@ -1,0 +1,465 @@
+"""The strategy `iterative`: section II of the paper, the outer query first, then its sub-queries.
+
+When an event arrives that may end a match, the single events of the outermost group are bound first. Each
+such partial match hands every nested part a constraint window, in which the part is evaluated in the same
+way. Negations are tested when what they stand between is bound.
+
+This is the plain evaluation on which the two caches build: they replace `results` and `absent`.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.patterns.alternatives import alternatives, looks_ahead, looks_back
+from penstock.patterns.analysis import EVENT, Analysis, Node, Predicate, Side
+from penstock.patterns.batch import Batch, type_names, width_of
+from penstock.patterns.columnar import Found
+from penstock.patterns.layout import Layout
+from penstock.patterns.nodes import Const
+from penstock.patterns.span import Span
+from penstock.patterns.values import NOTHING, constant
+
+_OPS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+SLACK = 1_024  # events that may wait to be forgotten together
+Ends = tuple[int, int]  # the positions of the first and the last event
+
+
+class Plan(NamedTuple):
+    """How a SEQ or AND is bound."""
+
+    parts: tuple[Node, ...]
+    order: list[int]
+    tests: list[tuple[int, int]]  # the part after a negation, and the negation
+
+
+class Iterative:
+    """Evaluates a pattern event by event."""
+
+    name = "iterative"
+
+    def __init__(self, analysis: Analysis, span: Span, **_: Any) -> None:
+        self.analysis, self.span = analysis, span
+        self.layout = Layout(analysis)
+        self.ahead = looks_ahead(analysis)
+        self.reach = 2 if self.ahead and looks_back(analysis) else 1
+        self.base = 0  # the position of the first event in memory
+        self.axis: list[Any] = []
+        self.rows: list[int] = []
+        self.columns: dict[str, list[Any]] = {name: [] for name in analysis.attributes}
+        self.candidates: list[list[int]] = [[] for _ in analysis.slots]
+        self.roomy = SLACK  # with fewer events in memory, none is forgotten
+        self.waiting = 0  # the first position whose window is not over, where matches wait for that
+        self.peak = 0
+        self.width: Any = 0
+        self.kinds: dict[str, str] = {}
+        self.constants: dict[int, Any] = {}
+        names = type_names(analysis)
+        self.slots_of: list[list[int]] = [[s.number for s in analysis.slots if s.type == n] for n in names]
+        lasts = {slot for each in alternatives(analysis.root) for slot in each.maximal()}
+        self.ends = [any(slot in lasts for slot in slots) for slots in self.slots_of]
+        self.plans: dict[int, Plan] = {}
+        # Where nothing is tested after the groups, matches are counted where they are found.
+        self.tally = analysis.root.kind == "SEQ" and not self.layout.late.get(())
+        self.bulk = self._bulk() if self.tally else None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.env: list[int] = [-1] * len(self.analysis.slots)
+        self.used: set[int] = set()
+        self.branch: dict[int, int] = {}
+        self.ignored: frozenset[int] = frozenset()
+        self.counting = False
+        self.counted = 0
+
+    # What the state keeps.
+
+    @property
+    def held(self) -> int:
+        """Events in memory."""
+        return len(self.axis)
+
+    @property
+    def live_rows(self) -> np.ndarray:
+        """The row numbers of the events in memory."""
+        return np.array(self.rows, np.int64)
+
+    def figures(self) -> dict[str, int]:
+        """There is no cache."""
+        return {}
+
+    def dump(self) -> dict[str, Any]:
+        """The state as plain values; caches are filled anew."""
+        names = ("base", "axis", "rows", "columns", "candidates", "waiting", "peak", "kinds", "width")
+        return {name: getattr(self, name) for name in names}
+
+    def load(self, content: dict[str, Any]) -> None:
+        """The counterpart."""
+        for name, value in content.items():
+            setattr(self, name, value)
+        self._fix_constants()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len(self.axis) == len(self.rows)
+        assert all(len(values) == len(self.axis) for values in self.columns.values())
+        assert all(a <= b for a, b in zip(self.axis, self.axis[1:], strict=False))
+        assert not self.used
+        assert set(self.env) <= {-1}
+
+    # Events.
+
+    def process(self, batch: Batch, room: int | None) -> Found:
+        """The matches that a batch completes."""
+        self.width = width_of(self.span, batch.unit, batch.axis)
+        self._learn_kinds(batch)
+        columns = {name: values.tolist() for name, values in batch.columns.items()}
+        count = 0
+        matches: list[list[int]] = []
+        axes, rows = batch.axis.tolist(), batch.rows.tolist()
+        for i, kind in enumerate(batch.types.tolist()):
+            now = axes[i]
+            if self.ahead:
+                count += self._settle(now, room, matches)
+            if len(self.axis) > self.roomy:
+                self._forget(now)
+                self.roomy = len(self.axis) + SLACK
+            position = self.base + len(self.axis)
+            self.axis.append(now)
+            self.rows.append(rows[i])
+            for name, values in columns.items():
+                self.columns[name].append(values[i])
+            for slot in self.slots_of[kind]:
+                local = self.layout.local[slot]
+                if not local or all(self._alone(predicate, position) for predicate in local):
+                    self.candidates[slot].append(position)
+            if self.ends[kind] and not self.ahead:
+                count += self._collect(position, None, room, matches)
+            if len(self.axis) > self.peak:
+                self.peak = len(self.axis)
+        if batch.end is not None:
+            end = batch.end
+            if self.ahead:
+                count += self._settle(end, room, matches)
+            self._forget(end)
+        return self._told(count, matches)
+
+    def finish(self, unit: str, room: int | None) -> Found:
+        """The matches that waited for their window to pass."""
+        matches: list[list[int]] = []
+        count = self._settle(None, room, matches) if self.ahead else 0
+        return self._told(count, matches)
+
+    def _told(self, count: int, matches: list[list[int]]) -> Found:
+        slots = [slot.number for slot in self.analysis.columns]
+        return Found(count, np.array(matches, np.int64).reshape(len(matches), len(slots)))
+
+    def _forget(self, now: Any) -> None:
+        """Purge what no window can reach any more."""
+        first = bisect_left(self.axis, now - self.reach * self.width)
+        if first:
+            self.base += first
+            del self.axis[:first], self.rows[:first]
+            for values in self.columns.values():
+                del values[:first]
+            for positions in self.candidates:
+                del positions[: bisect_left(positions, self.base)]
+            self.waiting = max(self.waiting, self.base)
+            self._purge()
+
+    def drop_oldest(self, events: int) -> None:
+        """Forget so many of the oldest events."""
+        self._forget(self.axis[events] + self.reach * self.width)
+
+    def _purge(self) -> None:
+        """Caches forget what is behind the window."""
+
+    def _learn_kinds(self, batch: Batch) -> None:
+        for name, values in batch.columns.items():
+            if values.kind != NOTHING:
+                self.kinds[name] = values.kind
+        self._fix_constants()
+
+    def _fix_constants(self) -> None:
+        for predicate in self.analysis.predicates:
+            for side in (predicate.left, predicate.right):
+                if isinstance(side, Const):
+                    kind = self.kinds.get(predicate.sides[0].attr, NOTHING)
+                    self.constants[predicate.number] = constant(side, kind, predicate.text)
+
+    # Matches.
+
+    def _settle(self, now: Any, room: int | None, matches: list[list[int]]) -> int:
+        """Matches whose first event's window is over by now."""
+        stop = self.base + len(self.axis)
+        if now is not None:
+            stop = self.base + bisect_left(self.axis, now - self.width)
+        count = 0
+        while self.waiting < stop:
+            first = self.waiting
+            limit = self.base + bisect_right(self.axis, self.axis[first - self.base] + self.width)
+            for last in range(first, limit):
+                count += self._collect(last, first, room, matches)
+            self.waiting += 1
+        return count
+
+    def _collect(self, last: int, first: int | None, room: int | None, matches: list[list[int]]) -> int:
+        """All matches that end with an event (and, if given, begin with one)."""
+        low = self.base + bisect_left(self.axis, self.axis[last - self.base] - self.width) - 1
+        start = low if first is None else first - 1
+        self.window = low
+        count = 0
+        if room == 0 and self.tally and first is None:
+            self.counting, self.counted = True, 0
+            for _ in self._solve(self.analysis.root, start, last + 1, last):
+                pass
+            self.counting = False
+            return self.counted
+        slots = [slot.number for slot in self.analysis.columns]
+        for begin, _ in self._solve(self.analysis.root, start, last + 1, last):
+            if first is not None and begin != first:
+                continue
+            if self._late((), self.analysis.root, low, self._high(begin, last)):
+                count += 1
+                if room is None or len(matches) < room:
+                    matches.append(
+                        [self.rows[self.env[s] - self.base] if self.env[s] >= 0 else -1 for s in slots]
+                    )
+        return count
+
+    def _high(self, first: int, last: int) -> int:
+        """Where the interval handed down to the outermost group ends."""
+        root = self.analysis.root
+        while root.kind == "OR":
+            root = root.children[self.branch[root.branch_of]].node
+        if root.kind != "SEQ":
+            return last + 1
+        return self.base + bisect_right(self.axis, self.axis[first - self.base] + self.width)
+
+    def _solve(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
+        """Bind the slots of a part to events in an open interval, the last of them not before `since`."""
+        if node.kind == EVENT:
+            yield from self._events(node.slot, low, high, since)
+        elif node.kind == "OR":
+            scope = self.layout.scope_of[id(node)]
+            for i, child in enumerate(node.children):
+                self.branch[node.branch_of] = i
+                tests = [p for p in self.layout.chosen[node.branch_of, i] if p.scope == scope]
+                for ends in self._solve(child.node, low, high, since):
+                    if all(self._true(p) for p in tests):
+                        yield ends
+                del self.branch[node.branch_of]
+        else:
+            yield from self._group(node, low, high, since)
+
+    def _events(self, slot: int, low: int, high: int, since: int) -> Iterator[Ends]:
+        positions = self.candidates[slot]
+        env, used, checks = self.env, self.used, self.layout.checks[slot]
+        for i in range(bisect_left(positions, max(low + 1, since)), bisect_left(positions, high)):
+            position = positions[i]
+            if position in used:
+                continue
+            env[slot] = position
+            if checks and not all(self._true(p) for p in checks):
+                continue
+            used.add(position)
+            yield position, position
+            used.discard(position)
+        env[slot] = -1
+
+    def _plan(self, node: Node) -> Plan:
+        """In which order the parts of a group are bound, and which negations are tested after that."""
+        parts = node.positives
+        order = [i for i, part in enumerate(parts) if part.kind == EVENT]
+        if node.kind == "SEQ" and order and order[-1] == len(parts) - 1:
+            order = [order[-1], *order[:-1]]  # the event that triggers
+        order += [i for i, part in enumerate(parts) if part.kind != EVENT]
+        late = self.layout.late[self.layout.scope_of[id(node)]]
+        tests = []
+        for i, child in enumerate(node.children):
+            if child.negation is not None and child.negation not in late:
+                after = sum(other.negation is None for other in node.children[:i])
+                tests.append((after, child.negation))
+        return Plan(parts, order, tests)
+
+    def _group(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
+        """SEQ or AND: single events first, then the parts within the windows these leave."""
+        plan = self.plans.get(id(node))
+        if plan is None:
+            plan = self.plans[id(node)] = self._plan(node)
+        parts, order, tests = plan
+        sequence, size = node.kind == "SEQ", len(plan.parts)
+        bound: list[Ends] = [(-1, -1)] * size  # (-1, -1): not yet
+        counting = self.counting and node is self.analysis.root
+
+        def whole() -> Ends | None:
+            """All parts are bound: first and last event, unless a negation finds something."""
+            first, last = bound[0][0], bound[-1][1]  # of a sequence; its last part is not before `since`
+            if not sequence:
+                first, last = min(ends[0] for ends in bound), max(ends[1] for ends in bound)
+                if last < since:
+                    return None
+            for after, negation in tests:
+                if not self.absent(negation, bound[after - 1][1], bound[after][0]):
+                    return None
+            if counting:
+                self.counted += 1
+                return None
+            return first, last
+
+        def fill(step: int) -> Iterator[Ends]:
+            at = order[step]
+            part = parts[at]
+            begin, end, least = low, high, -1
+            if sequence:
+                for i in range(at):
+                    begin = max(begin, bound[i][1])
+                for i in range(at + 1, size):
+                    if bound[i][0] >= 0:
+                        end = bound[i][0]
+                        break
+                if at == size - 1:
+                    least = since
+            if part.kind == EVENT:
+                found = self._events(part.slot, begin, end, least)
+            elif counting and part is self.bulk:
+                self.counted += self.count(part, begin, end)
+                return
+            else:
+                found = self.results(part, begin, end, least)
+            for ends in found:
+                bound[at] = ends
+                if step + 1 < size:
+                    yield from fill(step + 1)
+                    continue
+                done = whole()
+                if done is not None:
+                    yield done
+            bound[at] = (-1, -1)
+
+        yield from fill(0)
+
+    # Sub-queries.
+
+    def results(self, part: Node, low: int, high: int, since: int) -> Iterator[Ends]:
+        """The results of a nested part in its constraint window."""
+        return self._solve(part, low, high, since)
+
+    def count(self, part: Node, low: int, high: int) -> int:
+        """How many results a nested part has."""
+        return sum(1 for _ in self.results(part, low, high, -1))
+
+    def absent(self, negation: int, low: int, high: int) -> bool:
+        """Whether a negated part has no match in an interval that counts against the match around it."""
+        if high - low < 2:
+            return True
+        scope = self.analysis.scopes[negation]
+        if not all(self._true(p) for p in self.layout.guards[scope]):
+            return True
+        node = self.analysis.negations[negation]
+        first, last = (min(self.used), max(self.used)) if self.used else (high, low)
+        hit = False
+        for begin, end in self._solve(node, low, high, -1):
+            begin, end = min(begin, first), max(end, last)
+            if self.axis[end - self.base] - self.axis[begin - self.base] > self.width:
+                continue
+            if self._late(scope, node, low, high):
+                hit = True
+                break
+        if hit:
+            self._unbind(node)
+        return not hit
+
+    def _unbind(self, node: Node) -> None:
+        """Free the slots of a part whose search was left at its first hit."""
+        for slot in node.slots():
+            self.used.discard(self.env[slot])
+            self.env[slot] = -1
+        for which in self._ors(node):
+            self.branch.pop(which, None)
+
+    def _ors(self, node: Node) -> Iterator[int]:
+        if node.kind == "OR":
+            yield node.branch_of
+        for child in node.positives:
+            yield from self._ors(child)
+
+    def _late(self, scope: tuple[int, ...], node: Node, low: int, high: int) -> bool:
+        """Whether the negations that had to wait for a whole match find nothing."""
+        late = self.layout.late.get(scope)
+        if not late or node.kind == EVENT:
+            return True
+        if node.kind == "OR":
+            return self._late(scope, node.children[self.branch[node.branch_of]].node, low, high)
+        spans = [None if c.negation is not None else self._span(c.node) for c in node.children]
+        for i, child in enumerate(node.children):
+            left, right = low, high
+            if node.kind == "SEQ":
+                left = next((ends[1] for ends in reversed(spans[:i]) if ends), low)
+                right = next((ends[0] for ends in spans[i + 1 :] if ends), high)
+            if child.negation is None:
+                if not self._late(scope, child.node, left, right):
+                    return False
+            elif child.negation in late and not self.absent(child.negation, left, right):
+                return False
+        return True
+
+    def _span(self, node: Node) -> Ends:
+        bound = [self.env[slot] for slot in node.slots() if self.env[slot] >= 0]
+        return min(bound), max(bound)
+
+    # Predicates.
+
+    def _true(self, predicate: Predicate) -> bool:
+        """Whether a predicate holds, or does not apply (yet)."""
+        if predicate.number in self.ignored:
+            return True
+        for which, branch in predicate.branches:
+            if self.branch.get(which) != branch:
+                return True
+        for each in predicate.sides:
+            if self.env[each.slot] < 0:
+                return True
+        values = []
+        for side in (predicate.left, predicate.right):
+            if isinstance(side, Side):
+                value = self.columns[side.attr][self.env[side.slot] - self.base]
+                if value is None:
+                    return False
+            else:
+                value = self.constants[predicate.number]
+            values.append(value)
+        return bool(_OPS[predicate.op](values[0], values[1]))
+
+    def _alone(self, predicate: Predicate, position: int) -> bool:
+        """Whether an event passes a predicate about it alone."""
+        values = []
+        for side in (predicate.left, predicate.right):
+            if isinstance(side, Side):
+                values.append(self.columns[side.attr][position - self.base])
+            else:
+                values.append(self.constants[predicate.number])
+        return None not in values and bool(_OPS[predicate.op](values[0], values[1]))
+
+    def _bulk(self) -> Node | None:
+        """The nested part whose results need only be counted, if matches are only counted."""
+        root = self.analysis.root
+        parts = root.positives
+        nested = [part for part in parts if part.kind != EVENT]
+        if parts[-1].kind != EVENT or any(child.negation is not None for child in root.children):
+            return None
+        if len(nested) != 1 or self.layout.ignored[self.layout.number[id(nested[0])]]:
+            return None
+        return nested[0]

@@ -1,0 +1,217 @@
+"""`Pattern`: a nested complex-event query, from text or built in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PatternError, hint
+from penstock.patterns.analysis import Analysis, analyse
+from penstock.patterns.nodes import Attr, E, Group, Item, Part
+from penstock.patterns.parser import parse_pattern
+from penstock.patterns.show import explain, to_dot
+from penstock.patterns.span import Span, span_of
+
+if TYPE_CHECKING:
+    from penstock.columns import Table
+    from penstock.patterns.result import PatternRun
+    from penstock.patterns.state import PatternState
+
+STRATEGIES = ("columnar", "semantic", "object", "iterative")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Events that follow each other, occur together or are absent, within a window.
+
+    Parameters
+    ----------
+    expression
+        `Seq`, `And`, `Or` or `E`; negations are `Not` inside of them.
+    within
+        A duration, a number in the unit of the time column, or `"500 events"`.
+    returns
+        What to return: names of variables, `"a.price AS paid"`; all variables if empty.
+
+    Examples
+    --------
+    >>> import penstock as ps
+    >>> pattern = ps.Pattern.parse("PATTERN SEQ(Wash w, !Dry, Operate o, w.tool = o.tool) WITHIN 1 hour")
+    >>> events = {
+    ...     "type": ["Wash", "Dry", "Wash", "Operate", "Operate"],
+    ...     "ts": [0, 1_000, 2_000, 3_000, 4_000],
+    ...     "tool": [1, 1, 2, 1, 2],
+    ... }
+    >>> pattern.run(events).matches.to_pylist()
+    [{'w': 2, 'o': 4}]
+    >>> str(pattern)
+    'PATTERN SEQ(Wash w, !Dry, Operate o, w.tool = o.tool) WITHIN 1 hour'
+    """
+
+    expression: Part
+    within: Span
+    returns: tuple[Item, ...] = ()
+    analysis: Analysis = field(init=False, repr=False, compare=False)
+
+    def __init__(self, expression: Part, within: Any = None, returns: Any = ()) -> None:
+        if not isinstance(expression, E | Group):
+            raise PatternError(
+                f"A pattern is a Seq, And, Or or E; {expression!r} was given, which is none or an absence. "
+                "Pattern.parse takes a text."
+            )
+        object.__setattr__(self, "expression", expression)
+        object.__setattr__(self, "within", span_of(within))
+        object.__setattr__(self, "returns", _items(returns))
+        object.__setattr__(self, "analysis", analyse(expression, self.returns))
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """A pattern from its text.
+
+        >>> import penstock as ps
+        >>> ps.Pattern.parse("PATTERN AND(A, !B, C) WITHIN 500 EVENTS RETURN A, C.price AS price").returns[
+        ...     1
+        ... ].name
+        'price'
+        """
+        return cls(*parse_pattern(text))
+
+    def __str__(self) -> str:
+        returned = f" RETURN {', '.join(map(str, self.returns))}" if self.returns else ""
+        return f"PATTERN {self.expression} WITHIN {self.within}{returned}"
+
+    @property
+    def variables(self) -> list[str]:
+        """The variables of a match, in the order of the text.
+
+        >>> import penstock as ps
+        >>> ps.Pattern.parse("PATTERN SEQ(UP, !DOWN, UP) WITHIN 5").variables
+        ['UP', 'UP_2']
+        """
+        return [slot.name for slot in self.analysis.columns]
+
+    def explain(self) -> str:
+        """The plan as text.
+
+        >>> import penstock as ps
+        >>> print(ps.Pattern.parse("PATTERN SEQ(A a, !B, C c, a.x > 3) WITHIN 1 s").explain())
+        PATTERN SEQ(A a, !B, C c, a.x > 3) WITHIN 1 s
+        window: 1 s between the first and the last event (times)
+        SEQ
+          A as a  [a.x > 3]
+          none of (after a, before c) B as B
+          C as c
+        """
+        return explain(self.analysis, self.within, str(self))
+
+    def to_dot(self) -> str:
+        """The pattern as a Graphviz graph.
+
+        >>> import penstock as ps
+        >>> ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 5").to_dot().splitlines()[0]
+        'digraph pattern {'
+        """
+        return to_dot(self.analysis)
+
+    def run(
+        self,
+        events: Table,
+        type: str = "type",
+        time: str = "ts",
+        *,
+        strategy: str = "columnar",
+        unit: str = "ms",
+        count_only: bool = False,
+        limit: int | None = None,
+        max_events: int | None = None,
+        budget: Any = None,
+        policy: Any = "lru",
+        seed: int = 0,
+    ) -> PatternRun:
+        """All matches in a table of events.
+
+        `type` and `time` name its columns; `unit` is that of numeric times. `count_only` counts without
+        building matches, `limit` keeps so many and counts the rest, `max_events` refuses to hold more.
+        `budget` (bytes) and `policy` are for the caches of the strategies `object` and `semantic`.
+
+        >>> import penstock as ps
+        >>> events = {"type": ["A", "B", "A", "B"], "ts": [0, 1, 2, 3]}
+        >>> run = ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 2").run(events)
+        >>> run.matches.to_pylist(), run.stats.matches
+        ([{'A': 0, 'B': 1}, {'A': 2, 'B': 3}], 2)
+        """
+        state = self.start(
+            type,
+            time,
+            strategy=strategy,
+            unit=unit,
+            count_only=count_only,
+            limit=limit,
+            max_events=max_events,
+            budget=budget,
+            policy=policy,
+            seed=seed,
+        )
+        return state.whole(events)
+
+    def start(
+        self,
+        type: str = "type",
+        time: str = "ts",
+        *,
+        strategy: str = "columnar",
+        unit: str = "ms",
+        count_only: bool = False,
+        limit: int | None = None,
+        max_events: int | None = None,
+        budget: Any = None,
+        policy: Any = "lru",
+        seed: int = 0,
+    ) -> PatternState:
+        """A state that takes events batch by batch, for streams without an end.
+
+        >>> import penstock as ps
+        >>> state = ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 2").start()
+        >>> state.process({"type": ["A"], "ts": [0]}).num_rows
+        0
+        >>> state.process({"type": ["B"], "ts": [1]}).to_pylist()
+        [{'A': 0, 'B': 1}]
+        """
+        from penstock.patterns.state import Options, PatternState
+
+        if strategy not in STRATEGIES:
+            raise PatternError(f"strategy={strategy!r} is not known{hint(strategy, STRATEGIES)}")
+        return PatternState(
+            Options(
+                pattern=self,
+                type=type,
+                time=time,
+                strategy=strategy,
+                unit=unit,
+                count_only=count_only,
+                limit=limit,
+                max_events=max_events,
+                budget=budget,
+                policy=policy,
+                seed=seed,
+            )
+        )
+
+
+def _items(given: Any) -> tuple[Item, ...]:
+    """RETURN items from texts, attributes or items."""
+    parts = [given] if isinstance(given, str | Attr | Item) else list(given)
+    items: list[Item] = []
+    for part in parts:
+        if isinstance(part, str):
+            _, _, found = parse_pattern(f"PATTERN A WITHIN 1 RETURN {part}")
+            items += found
+        elif isinstance(part, Attr):
+            items.append(Item(part))
+        elif isinstance(part, Item):
+            items.append(part)
+        else:
+            raise PatternError(
+                f"returns takes variables such as 'a' or 'a.price AS paid'; {part!r} was given."
+            )
+    return tuple(items)

@@ -1,0 +1,52 @@
+"""What a run of a pattern gives: its matches, and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass
+class PatternStats:
+    """Figures of a run.
+
+    >>> import penstock as ps
+    >>> run = ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 5").run({"type": ["A", "B", "C"], "ts": [0, 1, 2]})
+    >>> run.stats.matches, run.stats.events, run.stats.peak_events
+    (1, 3, 2)
+    """
+
+    matches: int = 0
+    cut: int = 0  # matches beyond `limit`, counted and not built
+    events: int = 0  # all that came
+    held: int = 0  # events in memory at the end
+    peak_events: int = 0  # the most events in memory
+    hits: int = 0  # sub-queries answered by a cache
+    partial_hits: int = 0  # answered in part: the rest was computed
+    recomputations: int = 0  # sub-queries computed from scratch
+    evicted: int = 0  # cache entries that had to go
+    cache_bytes: int = 0
+    peak_bytes: int = 0  # of the caches
+    seconds: float = 0.0  # of matching itself, without the conversion of the input
+
+    def add(self, figures: dict[str, int]) -> None:
+        """Take over what a strategy says of its caches."""
+        for name, value in figures.items():
+            setattr(self, name, value)
+
+
+@dataclass(frozen=True)
+class PatternRun:
+    """The matches of a run, and its figures.
+
+    >>> import penstock as ps
+    >>> run = ps.Pattern.parse("PATTERN AND(A a, A b) WITHIN 5").run({"type": ["A", "A"], "ts": [0, 1]})
+    >>> run.matches.to_pydict()
+    {'a': [0, 1], 'b': [1, 0]}
+    """
+
+    matches: pa.Table
+    stats: PatternStats
+    caches: list[Any] = field(default_factory=list)  # what the caches hold at the end, for the curious

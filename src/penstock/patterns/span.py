@@ -1,0 +1,79 @@
+"""The window of a pattern: how far apart in time, or in events, the first and the last event may be."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PatternError, WindowError
+from penstock.units import duration
+
+
+@dataclass(frozen=True)
+class Span:
+    """`WITHIN 10 minutes`, `WITHIN 50` (in the unit of the stream) or `WITHIN 500 EVENTS`.
+
+    >>> from penstock.patterns import Span
+    >>> Span("10 minutes").width("ms"), Span(50).width("ms"), Span(500, events=True).width("ms")
+    (600000, 50, 499)
+    """
+
+    size: int | float | str
+    events: bool = False
+
+    def __post_init__(self) -> None:
+        size: Any = self.size
+        if isinstance(size, datetime.timedelta):
+            size = f"{size // datetime.timedelta(microseconds=1)} us"
+            object.__setattr__(self, "size", size)
+        if self.events:
+            fine = isinstance(size, int) and not isinstance(size, bool) and size >= 1
+            if not fine:
+                raise PatternError(f"WITHIN {size} EVENTS is not allowed; give a whole number from 1 up.")
+            return
+        if isinstance(size, str):
+            try:
+                amount: Any = duration(size, "ns")
+            except WindowError as error:
+                raise PatternError(f"WITHIN {size}: {error}") from error
+        elif isinstance(size, int | float) and not isinstance(size, bool):
+            amount = size
+        else:
+            raise PatternError(f"{size!r} is not a window. Write '10 minutes', a number, or so many events.")
+        if not math.isfinite(amount) or amount < 0:
+            raise PatternError(f"WITHIN {size} is not allowed; a window is finite and not negative.")
+
+    def width(self, unit: str) -> int | float:
+        """The largest difference between first and last: of times in this unit, or of positions."""
+        if self.events:
+            return int(self.size) - 1
+        return duration(self.size, unit) if isinstance(self.size, str) else self.size
+
+    def __str__(self) -> str:
+        return f"{self.size} EVENTS" if self.events else str(self.size)
+
+
+def span_of(given: Any) -> Span:
+    """A window as given, or from a text, a number or a timedelta.
+
+    >>> from penstock.patterns.span import span_of
+    >>> span_of("500 events"), span_of(10)
+    (Span(size=500, events=True), Span(size=10, events=False))
+    """
+    if isinstance(given, Span):
+        return given
+    if given is None:
+        raise PatternError(
+            "A pattern needs a window: without one its matches never end. Add WITHIN, such as WITHIN 10 "
+            "minutes or WITHIN 500 EVENTS."
+        )
+    if isinstance(given, str):
+        words = given.split()
+        if len(words) == 2 and words[1].lower() in ("event", "events"):
+            if not words[0].isdigit():
+                raise PatternError(f"WITHIN {given} is not allowed; give a whole number from 1 up.")
+            return Span(int(words[0]), events=True)
+        return Span(" ".join(words))
+    return Span(given)

@@ -1,0 +1,297 @@
+"""`match_pattern`: nested event patterns over a DataFrame, streaming or batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from penstock.budget import Bytes, budget_of
+from penstock.errors import ColumnError, PatternError, PenstockError, SnapshotError, hint
+from penstock.patterns import Attr, Pattern
+from penstock.patterns.show import partition_attributes
+from penstock.spark import session
+from penstock.spark.buckets import labels
+from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
+from penstock.spark.frames import to_frame, to_table
+from penstock.spark.ledger import PART
+from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec, told
+from penstock.spark.pack import from_blob
+from penstock.spark.schema import quoted
+from penstock.window import Within
+
+
+def match_pattern(
+    events: DataFrame,
+    pattern: Pattern | str,
+    *,
+    type: str = "type",
+    time: str = "ts",
+    partition_by: str | Sequence[str] | None = None,
+    lateness: Any = "0 seconds",
+    order: Sequence[str] | None = None,
+    budget: Any = None,
+    policy: str = "lru",
+    strategy: str = "columnar",
+    max_events: int | None = None,
+    unit: str = "ms",
+    name: str = "penstock",
+) -> DataFrame:
+    """Find an event pattern in a DataFrame, streaming or batch.
+
+    Parameters
+    ----------
+    events
+        A DataFrame with a column of types, one of times and any attributes.
+    pattern
+        A `Pattern`, or its text.
+    partition_by
+        Columns of which every combination of values is a stream of its own. Without it, equality predicates
+        that link all events of the pattern say how to cut the work; else there is one partition.
+    lateness
+        How much later than its successors an event may come and still be put in order; later ones are dropped
+        and counted.
+    order
+        The columns that decide between events of one time; all of them, if not given.
+    budget, policy, strategy, max_events
+        As for `Pattern.run`; the budget is for all partitions together.
+    unit
+        That of numeric times.
+    name
+        Of the observed metrics: events, late, skipped, matches and held.
+
+    Returns
+    -------
+    One row per match: the columns of RETURN, in which a variable is a struct of its event, and the times of
+    the first and the last event, `match_start` and `match_end`.
+
+    Examples
+    --------
+    >>> from penstock.spark import match_pattern
+    >>> events = spark.createDataFrame(
+    ...     [("A", 0, 1), ("B", 5, 1), ("B", 6, 2)], "type string, ts long, id int"
+    ... )
+    >>> found = match_pattern(
+    ...     events, "PATTERN SEQ(A a, B b, a.id = b.id) WITHIN 10 RETURN a.id AS id, b.ts AS t"
+    ... )
+    >>> found.show()
+    +---+---+-----------+---------+
+    | id|  t|match_start|match_end|
+    +---+---+-----------+---------+
+    |  1|  5|          0|        5|
+    +---+---+-----------+---------+
+    <BLANKLINE>
+    """
+    if not hasattr(events, "isStreaming") or not hasattr(events, "mapInArrow"):
+        raise PenstockError(
+            "match_pattern takes a Spark DataFrame; in process there is penstock.Pattern.run. "
+            f"{events.__class__.__name__} was given."
+        )
+    pattern = Pattern.parse(pattern) if isinstance(pattern, str) else pattern
+    returned = [item.what.name for item in pattern.returns if isinstance(item.what, Attr)]
+    given = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
+    for column in (type, time, *pattern.analysis.attributes, *returned, *given, *(order or [])):
+        if column not in events.columns:
+            raise ColumnError(f"The events have no column {column!r}{hint(column, events.columns)}")
+    dtype, unit = _time_kind(events, time, unit)
+    inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
+    keys = given or inferred
+    buckets = session.partitions(events.sparkSession) if keys else 1
+    if not keys:
+        warnings.warn(
+            "No equality predicate links all events of the pattern, so one task does all the work; give "
+            "partition_by= if every value of a column is a stream of its own.",
+            stacklevel=2,
+        )
+    cut = None if budget is None else budget_of(budget)
+    if cut is not None and not isinstance(cut, Bytes):
+        raise PatternError(f"The caches of a pattern take a budget in bytes; {budget!r} was given.")
+    spec = MatchSpec(
+        pattern=pattern,
+        type=type,
+        time=time,
+        dtype=dtype,
+        unit=unit,
+        lateness=_span(lateness, unit),
+        order=tuple(order if order is not None else [c for c in events.columns if c != time]),
+        keys=() if set(given) <= set(inferred) else tuple(given),
+        strategy=strategy,
+        budget=None if cut is None else max(1, cut.n // buckets),
+        policy=policy,
+        max_events=max_events,
+    )
+    fields = _fields(events, pattern, time)
+    _warm(spec, events.schema)
+    counters = [T.StructField(column, T.LongType()) for column in told(Figures())]
+    schema = T.StructType([*fields, *counters])
+    hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
+    prepared = events.withColumn(BUCKET, hashed.cast("int"))
+    if events.isStreaming:
+        session.prepare(events.sparkSession)
+        raw = _in_stream(prepared, spec, schema, buckets)
+    else:
+        raw = _in_batch(prepared, spec, schema, buckets)
+    sums = [F.sum(F.col(c.name)).alias(c.name.removeprefix("_penstock_")) for c in counters]
+    rows = raw.observe(name, *sums).filter(F.col(counters[0].name).isNull())
+    return rows.select(*[F.col(quoted(field.name)) for field in fields])
+
+
+def _time_kind(events: DataFrame, time: str, unit: str) -> tuple[str, str]:
+    kind = events.schema[time].dataType
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        return "int64", "us"
+    if isinstance(kind, T.IntegralType):
+        return "int64", unit
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return "float64", unit
+    raise ColumnError(
+        f"The time column {time!r} is {kind.simpleString()}; allowed are timestamps and numbers."
+    )
+
+
+def _span(lateness: Any, unit: str) -> float:
+    window = Within(lateness, lateness).resolve(unit)
+    return window.horizons[0]
+
+
+def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructField]:
+    """The columns of the result."""
+    fields = []
+    for name, what in [(i.name, i.what) for i in pattern.returns] or [(v, v) for v in pattern.variables]:
+        kind = events.schema[what.name].dataType if isinstance(what, Attr) else events.schema
+        fields.append(T.StructField(name, kind))
+    kind = events.schema[time].dataType
+    return [*fields, T.StructField(START, kind), T.StructField(END, kind)]
+
+
+def _warm(spec: MatchSpec, schema: T.StructType) -> None:
+    """Refuse what cannot work, and have the kernels on disk before workers need them."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    names = sorted({slot.type for slot in spec.pattern.analysis.slots})
+    columns = {}
+    for field in arrow:
+        if field.name == spec.type:
+            columns[field.name] = pa.array(names)
+        elif field.name == spec.time:
+            columns[field.name] = pa.array([0] * len(names), pa.int64()).cast(field.type)
+        else:
+            columns[field.name] = pa.nulls(len(names), field.type)
+    state = spec.start()
+    state.process(pa.table(columns))
+    state.finish()
+
+
+# Streams.
+
+
+def _in_stream(prepared: DataFrame, spec: MatchSpec, schema: T.StructType, buckets: int) -> DataFrame:
+    """Packed rows, grouped by bucket, through the stateful operator."""
+    packed = prepared.mapInArrow(event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
+    processor = MatchProcessor(spec, schema)
+    return packed.groupBy(LABEL).transformWithStateInPandas(processor, schema, "Append", "None")
+
+
+class MatchProcessor(StatefulProcessor):
+    """Runs the buckets of a `match_pattern`. The state of a bucket is the events its windows still reach."""
+
+    def __init__(self, spec: MatchSpec, schema: T.StructType) -> None:
+        self.spec, self.schema = spec, schema
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark hands over the state store of this partition."""
+        self.size = handle.getValueState("size", "parts int")
+        self.parts = handle.getMapState("parts", "part int", "data binary")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+        """The packed rows of one bucket for one batch."""
+        pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
+        pieces.sort(key=lambda piece: (piece.task, piece.piece))
+        matcher = self._opened()
+        events = pa.concat_tables([from_blob(bytes(piece.blob)) for piece in pieces])
+        seen = [piece.latest for piece in pieces if piece.latest == piece.latest]
+        latest = max(seen, default=None)
+        if latest is not None and self.spec.dtype == "int64":
+            latest = int(latest)
+        found = matcher.process(events, latest)
+        self._store(matcher)
+        arrow = to_arrow_schema(self.schema, timezone="UTC")
+        for table in found:
+            yield to_frame(to_table(table, arrow, {}))
+        yield to_frame(to_table(pa.table({"_": [0]}), arrow, told(matcher.figures)))
+
+    def _opened(self) -> Matcher:
+        size = self.size.get()
+        if size is None:
+            return Matcher(self.spec)
+        data = []
+        for i in range(int(size[0])):
+            value = self.parts.getValue((i,))
+            if value is None:
+                raise SnapshotError(f"The state of a bucket is damaged: part {i} is missing.")
+            data.append(bytes(value[0]))
+        return Matcher.from_bytes(self.spec, b"".join(data))
+
+    def _store(self, matcher: Matcher) -> None:
+        data = matcher.to_bytes()
+        count = -(-len(data) // PART)
+        for i in range(count):
+            self.parts.updateValue((i,), (data[i * PART : (i + 1) * PART],))
+        before = self.size.get()
+        for i in range(count, 0 if before is None else int(before[0])):
+            self.parts.removeKey((i,))
+        self.size.update((count,))
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+# Batch DataFrames.
+
+
+def _in_batch(prepared: DataFrame, spec: MatchSpec, schema: T.StructType, buckets: int) -> DataFrame:
+    """Rows sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
+    ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
+    columns = [BUCKET, quoted(spec.time), *(quoted(name) for name in ties)]
+    ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
+    return ordered.mapInArrow(_runner(spec, schema), schema)
+
+
+def _runner(spec: MatchSpec, schema: T.StructType) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        matcher, number = Matcher(spec), None
+        total: dict[str, int] = dict.fromkeys(told(Figures()), 0)
+
+        def out(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+            total["_penstock_matches"] += sum(table.num_rows for table in tables)
+            for table in tables:
+                yield from to_table(table, arrow, {}).to_batches()
+
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            bucket = table[BUCKET].to_numpy()
+            cuts = [0, *(np.flatnonzero(np.diff(bucket)) + 1).tolist(), len(bucket)]
+            for first, last in pairwise(cuts):
+                if last == first:
+                    continue
+                if number is not None and bucket[first] != number:
+                    yield from out(matcher.finish())
+                    matcher = Matcher(spec)
+                number = bucket[first]
+                rows = table.slice(first, last - first).drop_columns([BUCKET])
+                total["_penstock_events"] += rows.num_rows
+                yield from out(matcher.ordered(rows))
+        yield from out(matcher.finish())
+        yield from to_table(pa.table({"_": [0]}), arrow, total).to_batches()
+
+    return run

@@ -1,0 +1,52 @@
+"""All strategies find what the oracle finds: whole, counted, and in batches with snapshots in between."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from tests.patterns.agreement import assert_agrees, random_case
+
+every_strategy = pytest.mark.parametrize("strategy", ps.patterns.STRATEGIES)
+# A pattern with its stream takes many choices; that is what it is.
+LARGE = settings(settings.get_profile("ci"), suppress_health_check=list(HealthCheck))
+POLICIES = ["fifo", "rand", "lru", "lfu", "gdj", "clock", "clock-exp"]
+
+
+@every_strategy
+@settings(LARGE, max_examples=125)
+@given(random=st.randoms(use_true_random=False))
+def test_random_patterns(strategy: str, random: Random) -> None:
+    case = random_case(random, size=12)
+    assert_agrees(case, strategy, random)
+
+
+@settings(LARGE, max_examples=30)
+@given(random=st.randoms(use_true_random=False))
+def test_texts_parse_to_the_same_pattern(random: Random) -> None:
+    pattern = random_case(random).pattern
+    assert ps.Pattern.parse(str(pattern)) == pattern
+    assert pattern.explain().startswith(str(pattern))
+    assert pattern.to_dot().endswith("}")
+
+
+@pytest.mark.parametrize("strategy", ["object", "semantic"])
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(LARGE, max_examples=6)
+@given(random=st.randoms(use_true_random=False), budget=st.sampled_from([1, 400, 1_000, 3_000]))
+def test_a_small_budget_costs_no_match(strategy: str, policy: str, budget: int, random: Random) -> None:
+    assert_agrees(random_case(random, size=12), strategy, random, budget=budget, policy=policy)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(40))
+def test_many_random_patterns(part: int) -> None:
+    """20,000 cases."""
+    for seed in range(part * 500, (part + 1) * 500):
+        case = random_case(Random(seed))
+        for strategy in ps.patterns.STRATEGIES:
+            assert_agrees(case, strategy, Random(seed))
