@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -23,10 +25,10 @@ from penstock.patterns.show import partition_attributes
 from penstock.spark import session
 from penstock.spark.buckets import labels
 from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
-from penstock.spark.frames import to_frame, to_table
 from penstock.spark.ledger import PART
-from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec, told
+from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec
 from penstock.spark.pack import from_blob
+from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, to_frame, unpacker
 from penstock.spark.schema import quoted
 from penstock.window import Within
 
@@ -132,18 +134,19 @@ def match_pattern(
     )
     fields = _fields(events, pattern, time)
     _warm(spec, events.schema)
-    counters = [T.StructField(column, T.LongType()) for column in told(Figures())]
-    schema = T.StructType([*fields, *counters])
     hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
     prepared = events.withColumn(BUCKET, hashed.cast("int"))
     if events.isStreaming:
         session.prepare(events.sparkSession)
-        raw = _in_stream(prepared, spec, schema, buckets)
+        parcels = _in_stream(prepared, spec, buckets)
     else:
-        raw = _in_batch(prepared, spec, schema, buckets)
-    sums = [F.sum(F.col(c.name)).alias(c.name.removeprefix("_penstock_")) for c in counters]
-    rows = raw.observe(name, *sums).filter(F.col(counters[0].name).isNull())
-    return rows.select(*[F.col(quoted(field.name)) for field in fields])
+        parcels = _in_batch(prepared, spec, buckets)
+    sums = [
+        F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
+        for counter in asdict(Figures())
+    ]
+    rows = parcels.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    return rows.mapInArrow(unpacker(T.StructType(fields), {}), T.StructType(fields))
 
 
 def _time_kind(events: DataFrame, time: str, unit: str) -> tuple[str, str]:
@@ -194,18 +197,19 @@ def _warm(spec: MatchSpec, schema: T.StructType) -> None:
 # Streams.
 
 
-def _in_stream(prepared: DataFrame, spec: MatchSpec, schema: T.StructType, buckets: int) -> DataFrame:
-    """Packed rows, grouped by bucket, through the stateful operator."""
+def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
+    """Packed rows, grouped by bucket, through the stateful operator; parcels come out."""
     packed = prepared.mapInArrow(event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
-    processor = MatchProcessor(spec, schema)
-    return packed.groupBy(LABEL).transformWithStateInPandas(processor, schema, "Append", "None")
+    return packed.groupBy(LABEL).transformWithStateInPandas(
+        MatchProcessor(spec), parcel_fields(None), "Append", "None"
+    )
 
 
 class MatchProcessor(StatefulProcessor):
     """Runs the buckets of a `match_pattern`. The state of a bucket is the events its windows still reach."""
 
-    def __init__(self, spec: MatchSpec, schema: T.StructType) -> None:
-        self.spec, self.schema = spec, schema
+    def __init__(self, spec: MatchSpec) -> None:
+        self.spec = spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
@@ -224,10 +228,9 @@ class MatchProcessor(StatefulProcessor):
             latest = int(latest)
         found = matcher.process(events, latest)
         self._store(matcher)
-        arrow = to_arrow_schema(self.schema, timezone="UTC")
-        for table in found:
-            yield to_frame(to_table(table, arrow, {}))
-        yield to_frame(to_table(pa.table({"_": [0]}), arrow, told(matcher.figures)))
+        for blob in blobs_of(found):
+            yield to_frame(parcel_fields(None), **{ROWS: blob})
+        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(matcher.figures))})
 
     def _opened(self) -> Matcher:
         size = self.size.get()
@@ -258,24 +261,23 @@ class MatchProcessor(StatefulProcessor):
 # Batch DataFrames.
 
 
-def _in_batch(prepared: DataFrame, spec: MatchSpec, schema: T.StructType, buckets: int) -> DataFrame:
+def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     """Rows sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
     ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
     columns = [BUCKET, quoted(spec.time), *(quoted(name) for name in ties)]
     ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
-    return ordered.mapInArrow(_runner(spec, schema), schema)
+    return ordered.mapInArrow(_runner(spec), parcel_fields(None))
 
 
-def _runner(spec: MatchSpec, schema: T.StructType) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        arrow = to_arrow_schema(schema, timezone="UTC")
         matcher, number = Matcher(spec), None
-        total: dict[str, int] = dict.fromkeys(told(Figures()), 0)
+        total = Figures()
 
         def out(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
-            total["_penstock_matches"] += sum(table.num_rows for table in tables)
-            for table in tables:
-                yield from to_table(table, arrow, {}).to_batches()
+            total.matches += sum(table.num_rows for table in tables)
+            for blob in blobs_of(tables):
+                yield to_batch(parcel_fields(None), **{ROWS: blob})
 
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -289,9 +291,9 @@ def _runner(spec: MatchSpec, schema: T.StructType) -> Callable[[Any], Iterator[p
                     matcher = Matcher(spec)
                 number = bucket[first]
                 rows = table.slice(first, last - first).drop_columns([BUCKET])
-                total["_penstock_events"] += rows.num_rows
+                total.events += rows.num_rows
                 yield from out(matcher.ordered(rows))
         yield from out(matcher.finish())
-        yield from to_table(pa.table({"_": [0]}), arrow, total).to_batches()
+        yield to_batch(parcel_fields(None), **{FIGURES: json.dumps(asdict(total))})
 
     return run

@@ -6,7 +6,6 @@ come as Arrow tables.
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from dataclasses import dataclass
 from typing import Any
@@ -265,8 +264,3 @@ class Matcher:
         matcher.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
         matcher.latest, matcher.released = content["latest"], content["released"]
         return matcher
-
-
-def told(figures: Figures) -> dict[str, int]:
-    """The figures by the names of their columns."""
-    return {f"_penstock_{name}": value for name, value in dataclasses.asdict(figures).items()}
