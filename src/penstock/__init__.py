@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         join_many,
         plan,
     )
+    from penstock.queues import SpillQueue, SpillQueues
     from penstock.window import Landmark, Rows, Within
 
 __version__ = "0.1.0"
@@ -49,6 +50,8 @@ __all__ = [
     "Plan",
     "PlanRow",
     "Rows",
+    "SpillQueue",
+    "SpillQueues",
     "Tuples",
     "WindowJoin",
     "Within",
@@ -63,6 +66,7 @@ _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "queues": ("SpillQueue", "SpillQueues"),
     "window": ("Landmark", "Rows", "Within"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.queues.costs import ExtendedCost, UnitCost
     from penstock.queues.offline import least_accesses, optimum
     from penstock.queues.planners import Planner, planner
+    from penstock.queues.queue import SpillQueue, SpillQueues
     from penstock.queues.simulation import Simulation, simulate
 
 # Names are loaded when they are first used: a queue of items need not wait for what only simulations use.
@@ -21,6 +22,7 @@ _HOMES = {
     "costs": ("ExtendedCost", "UnitCost"),
     "offline": ("least_accesses", "optimum"),
     "planners": ("Planner", "planner"),
+    "queue": ("SpillQueue", "SpillQueues"),
     "simulation": ("Simulation", "simulate"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -29,6 +31,8 @@ __all__ = [
     "ExtendedCost",
     "Planner",
     "Simulation",
+    "SpillQueue",
+    "SpillQueues",
     "UnitCost",
     "least_accesses",
     "optimum",
