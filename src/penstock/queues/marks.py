@@ -82,3 +82,22 @@ class Marks:
             self._map.flush()
         self.words.release()
         self._map.close()
+
+
+def read_marks(path: Path, queues: int) -> tuple[list[tuple[int, ...]] | None, bool]:
+    """The numbers of each queue, if they are known, and whether it was closed; the file stays as it is.
+
+    >>> from pathlib import Path
+    >>> from penstock.queues.marks import read_marks
+    >>> read_marks(Path("nowhere"), 1)
+    (None, False)
+    """
+    raw = path.read_bytes() if path.exists() else b""
+    if len(raw) != 8 * _WORDS * (queues + 1):
+        return None, False
+    words = struct.unpack(f"<{len(raw) // 8}Q", raw)
+    checksum = google_crc32c.value(raw[24:])
+    if words[0] != MAGIC or (words[1] == 1 and words[2] != checksum):
+        return None, False
+    rows = [words[_WORDS * (lane + 1) : _WORDS * (lane + 2)] for lane in range(queues)]
+    return rows, words[1] == 1

@@ -553,6 +553,13 @@ class Store:
                 row += rows
         return found
 
+    def chunk_end(self, lane: Lane, row: int) -> int:
+        """The row after the last one of the chunk that has this row."""
+        with self.mutex:
+            self._need_open()
+            at = bisect.bisect_right(lane.journal, row, key=lambda chunk: chunk.row) - 1
+            return lane.journal[at].row + lane.journal[at].rows if at >= 0 else lane.put_row
+
     def commit_row(self, lane: Lane, row: int) -> None:
         """Everything before this row is confirmed and leaves the queue, delivered or not."""
         with self.mutex:
