@@ -11,9 +11,9 @@ import numba
 import numpy as np
 from rich.console import Console
 
-from benchmarks import growth, hot, spark, startup
+from benchmarks import growth, hot, queues, spark, startup
 
-SUITES = {"growth": growth.run, "hot": hot.run, "startup": startup.run, "spark": spark.run}
+SUITES = {"growth": growth.run, "hot": hot.run, "queues": queues.run, "startup": startup.run, "spark": spark.run}
 OUT = Path(__file__).parent / "out"
 
 

@@ -310,5 +310,3 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "queue.json").unlink()
     with pytest.raises(QueueError, match="segment files"):
         ps.SpillQueue(tmp_path, durable=True)
-
-

@@ -118,17 +118,33 @@ def test_strangers_are_refused(tmp_path: Path) -> None:
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate for localhost, made by OpenSSL."""
     cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    command += [
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return cert, key
 
 
 def test_tls(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
-    with QueueServer(
-        tmp_path / "q", host="0.0.0.0", token="secret", certificate=cert, key=key
-    ) as server:
+    with QueueServer(tmp_path / "q", host="0.0.0.0", token="secret", certificate=cert, key=key) as server:
         location = f"grpc+tls://localhost:{server.port}"
         with QueueClient(location, token="secret", roots=cert) as client:
             client.producer("a", SCHEMA).put(batch(0, 5))
@@ -152,7 +168,17 @@ def free_port() -> int:
 def serving(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`penstock queues serve` as a process of its own."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "penstock.cli", "queues", "serve", str(folder), "--port", str(port), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli",
+        "queues",
+        "serve",
+        str(folder),
+        "--port",
+        str(port),
+        *options,
+    ]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -287,7 +287,7 @@ def simulate(kind, memory, share, block, split, arrivals, order, counts, costs):
                     turn = q + 1 if q + 1 < queues else 0
                     break
         if wanted >= 0 and state[wanted, COUNT] > 0:
-            q = np.int64(wanted)
+            q = int(wanted)
             mine = state[q : q + 1] if split else state
             own = runs[q : q + 1] if split else runs
             at = 0 if split else q
@@ -358,7 +358,7 @@ def simulate_paging(memory, page, arrivals, order, counts):
                     turn = q + 1 if q + 1 < queues else 0
                     break
         if wanted >= 0 and back[wanted] > front[wanted]:
-            q = np.int64(wanted)
+            q = int(wanted)
             p = front[q] // page
             clock += 1
             used[q, p] = clock
@@ -384,7 +384,7 @@ def simulate_paging(memory, page, arrivals, order, counts):
 @jit
 def _page_out(held, away, been, used, front, back, page, own, spared, counts):
     """Write the least recently used page, not the one that is wanted; its tuples."""
-    best_q, best_p = -1, np.int64(-1)
+    best_q, best_p = -1, -1
     for q in range(held.shape[0]):
         for p in range(front[q] // page, back[q] // page + 1):
             if held[q, p] > 0 and not (q == own and p == spared):

@@ -66,7 +66,9 @@ class QueueClient:
 
     def _ask(self, kind: str, **about: Any) -> Any:
         try:
-            results = list(self._client.do_action(flight.Action(kind, json.dumps(about).encode()), self._call))
+            results = list(
+                self._client.do_action(flight.Action(kind, json.dumps(about).encode()), self._call)
+            )
         except flight.FlightServerError as error:
             raise QueueError(_first_line(error)) from error
         return json.loads(results[0].body.to_pybytes())
@@ -161,7 +163,12 @@ class QueueProducer:
             before = len(self._waiting)
             try:
                 self._send()
-            except (flight.FlightUnavailableError, flight.FlightTimedOutError, pa.ArrowCancelled, OSError) as error:
+            except (
+                flight.FlightUnavailableError,
+                flight.FlightTimedOutError,
+                pa.ArrowCancelled,
+                OSError,
+            ) as error:
                 self._drop()
                 if len(self._waiting) < before:
                     end = time.monotonic() + self._patience

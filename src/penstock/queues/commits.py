@@ -58,9 +58,7 @@ class Commits:
         """One record per queue, as a new file."""
         records = [
             _record(lane, item, row, table)
-            for lane, (item, row, table) in enumerate(
-                zip(self.items, self.rows, self.producers, strict=True)
-            )
+            for lane, (item, row, table) in enumerate(zip(self.items, self.rows, self.producers, strict=True))
         ]
         content = b"".join(records)
         self.disk.replace(self.path, content)

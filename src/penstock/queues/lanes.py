@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.queues.chunks import Chunk
+from penstock.queues.chunks import Chunk, lengths_of
 from penstock.queues.segments import Segments
 
 
@@ -27,7 +27,7 @@ class Block:
     def split(self, limit: int) -> Block | None:
         """Keep the longest beginning of at most this size; the rest as a block of its own."""
         items = self.left()
-        ends = np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
+        ends = np.cumsum(lengths_of(items))
         kept = int(np.searchsorted(ends, limit, side="right"))
         if kept == len(items):
             return None

@@ -54,7 +54,9 @@ def settle(folder: Path, queues: int, durable: bool, schema: Any, disk: Disk) ->
             )
         items = items_of(None, found["schema"])
         if schema is not None and (items.schema is None or not items_of(schema).schema.equals(items.schema)):
-            raise QueueError(f"The queue in '{folder}' has another schema than the one given: {items.schema}.")
+            raise QueueError(
+                f"The queue in '{folder}' has another schema than the one given: {items.schema}."
+            )
         return items
     if any(folder.glob("*.seg")):
         raise QueueDamageError(f"'{folder}' has segment files but no {META}; it cannot be opened.")

@@ -182,9 +182,7 @@ class SpillQueue(OneQueue, _Folder):
         salvage: bool = False,
         disk: Disk | None = None,
     ) -> None:
-        self._store = Store(
-            path, 1, memory, policy, durable, disk_limit, on_full, schema, salvage, disk
-        )
+        self._store = Store(path, 1, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
         self._lane = self._store.lanes[0]
 
     def __enter__(self) -> SpillQueue:
@@ -229,9 +227,7 @@ class SpillQueues(_Folder):
         disk: Disk | None = None,
     ) -> None:
         number = positive_number(queues)
-        self._store = Store(
-            path, number, memory, policy, durable, disk_limit, on_full, schema, salvage, disk
-        )
+        self._store = Store(path, number, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
         self._members = [_Member(self._store, lane) for lane in self._store.lanes]
 
     def __getitem__(self, queue: int) -> OneQueue:

@@ -113,7 +113,9 @@ def scan(files: list[tuple[int, Path]], lane: int) -> Found:
             following = next((s for s in search(raw, at + 1) if check(raw, s, number)), None)
             end = len(raw) if following is None else following
             torn = last and following is None
-            reason = "no whole chunk" if torn else "a chunk with a wrong length or checksum, and good ones behind"
+            reason = (
+                "no whole chunk" if torn else "a chunk with a wrong length or checksum, and good ones behind"
+            )
             found.flaws.append(Flaw(path.name, at, end - at, torn, reason))
             at = end
     found.chunks.sort(key=lambda chunk: (chunk.first, chunk.segment, chunk.offset))

@@ -86,9 +86,9 @@ class Segments:
                 self.syncs += 1
             self.synced = max(self.synced, reached)
 
-    def read(self, chunks: Sequence[Chunk]) -> list[bytes]:
+    def read(self, chunks: Sequence[Chunk]) -> list[memoryview]:
         """Chunks as they lie, each checked; what lies together is read together."""
-        found: list[bytes] = []
+        found: list[memoryview] = []
         at = 0
         while at < len(chunks):
             first, end, after = chunks[at], at + 1, chunks[at].offset + chunks[at].length
@@ -96,10 +96,10 @@ class Segments:
                 after += chunks[end].length
                 end += 1
             segment = self.files[first.segment]
-            raw = _read(segment.file, first.offset, after - first.offset)
+            raw = memoryview(_read(segment.file, first.offset, after - first.offset))
             for chunk in chunks[at:end]:
                 start = chunk.offset - first.offset
-                part = raw if end - at == 1 else raw[start : start + chunk.length]
+                part = raw[start : start + chunk.length]
                 good = check(part, 0, chunk.segment)
                 if good is None or good.first != chunk.first or good.count != chunk.count:
                     raise QueueDamageError(

@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class _Tokens(flight.ServerMiddlewareFactory):
+class _Tokens(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Refuses every call that does not carry the token."""
 
     def __init__(self, token: str) -> None:

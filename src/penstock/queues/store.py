@@ -20,7 +20,7 @@ from penstock.errors import (
     hint,
 )
 from penstock.kernels import spill
-from penstock.queues.chunks import Chunk, decode, encode
+from penstock.queues.chunks import Chunk, decode, encode, lengths_of
 from penstock.queues.commits import Commits
 from penstock.queues.disk import Disk
 from penstock.queues.lanes import Block, Lane
@@ -140,10 +140,10 @@ class Store:
     ) -> int:
         """Items enter at the end; how many were taken (fewer only with on_full="drop-newest")."""
         encoded = self.items.encode(items)
-        sizes = list(map(len, encoded))
-        if sizes and max(sizes) > self.plan.largest:
+        sizes = lengths_of(encoded)
+        if encoded and sizes.max() > self.plan.largest:
             raise QueueError(
-                f"An item of {max(sizes):,} bytes was given; with a memory of {self.memory:,} bytes and "
+                f"An item of {int(sizes.max()):,} bytes was given; with a memory of {self.memory:,} bytes and "
                 f"{len(self.lanes)} queue{'s' * (len(self.lanes) > 1)}, {self.planner.name!r} takes items of "
                 f"at most {self.plan.largest:,}. Give more memory or smaller items."
             )
@@ -160,24 +160,26 @@ class Store:
         if self.durable:
             lane.segments.sync(upto)
             with self.mutex:
-                if not self.closed and lane.put > self.marks.get(lane.number, PUT) and (
-                    lane.segments.synced >= lane.segments.appended
+                if (
+                    not self.closed
+                    and lane.put > self.marks.get(lane.number, PUT)
+                    and (lane.segments.synced >= lane.segments.appended)
                 ):
                     # Only what is on disk for good may be missed later.
                     self._mark(lane, PUT, lane.put)
                     self._mark(lane, PUT_ROWS, lane.put_row)
         return taken
 
-    def _take_in(self, lane: Lane, items: list[bytes], sizes: list[int], until: float | None) -> int:
+    def _take_in(self, lane: Lane, items: list[bytes], sizes: np.ndarray, until: float | None) -> int:
         """Place items, spilling as the planner says."""
-        total, at = sum(sizes), 0
+        total, at = int(sizes.sum()), 0
         ends: np.ndarray | None = None
         while at < len(items):
             room = self._room(lane)
             number, amount = len(items) - at, total
             if total > room:
                 if ends is None:
-                    ends = np.cumsum(np.array(sizes, np.int64))
+                    ends = np.cumsum(sizes)
                 done = int(ends[at - 1]) if at else 0
                 number = int(np.searchsorted(ends, done + room, side="right")) - at
                 amount = int(ends[at + number - 1]) - done if number else 0
@@ -188,10 +190,11 @@ class Store:
                 if self.waiting_get:
                     self.arrived.notify_all()
             else:
-                need = self._wanted(lane, sizes[at], False)[0]
+                size = int(sizes[at])
+                need = self._wanted(lane, size, False)[0]
                 if self._over(need) and not self._wait_for_disk(lane, at, len(items), until):
                     break
-                self._make_room(lane, sizes[at], False, limited=True)
+                self._make_room(lane, size, False, limited=True)
         return at
 
     def _place(self, lane: Lane, items: list[bytes], size: int) -> None:
@@ -207,14 +210,14 @@ class Store:
         self,
         lane: Lane,
         items: list[bytes],
-        sizes: list[int],
+        sizes: np.ndarray,
         until: float | None,
         producer: tuple[str, int] | None,
     ) -> tuple[int, int]:
         """Write items to the journal and keep them in memory while the planner does."""
         parts = _pieces(items, sizes, self.grain)
         room = self._free_disk()
-        need = sum(sizes) + 4 * len(sizes) + 64 * len(parts)
+        need = int(sizes.sum()) + 4 * len(sizes) + 64 * len(parts)
         while room is not None and need > room and self.on_full != "drop-newest":
             # All or nothing: what is acknowledged is one thing.
             if not self._wait_for_disk(lane, 0, len(items), until, need):
@@ -224,12 +227,12 @@ class Store:
         buffers: list[bytes] = []
         made: list[tuple[list[bytes], int, int, int, int]] = []
         first, row = lane.put, lane.put_row
-        for number, (part, size) in enumerate(parts):
+        for number, (part, lengths, size) in enumerate(parts):
             if room is not None and (room := room - size - 4 * len(part) - 64) < 0:
                 break
             rows = self.items.rows(part)
             tag = producer_tag(*producer, last=number == len(parts) - 1) if producer else b""
-            encoded = encode(part, first, row, rows, tag)
+            encoded = encode(part, first, row, rows, tag, lengths)
             buffers += encoded
             made.append((part, size, first, row, sum(map(len, encoded))))
             first, row, taken = first + len(part), row + rows, taken + len(part)
@@ -327,11 +330,11 @@ class Store:
             return there + (self._write(lane, blocks[len(there) :]) if len(there) < len(blocks) else [])
         items = blocks[0].left() if len(blocks) == 1 else [i for block in blocks for i in block.left()]
         first = blocks[0].first
-        pieces = _pieces(items, list(map(len, items)), self.grain)
+        pieces = _pieces(items, lengths_of(items), self.grain)
         buffers: list[bytes] = []
         made = []
-        for part, size in pieces:
-            encoded = encode(part, first, 0, len(part))
+        for part, lengths, size in pieces:
+            encoded = encode(part, first, 0, len(part), b"", lengths)
             buffers += encoded
             made.append((first, len(part), size, sum(map(len, encoded))))
             first += len(part)
@@ -674,16 +677,18 @@ class Store:
         self.lock.release()
 
 
-def _pieces(items: list[bytes], sizes: list[int], longest: int) -> list[tuple[list[bytes], int]]:
+def _pieces(
+    items: list[bytes], sizes: np.ndarray, longest: int
+) -> list[tuple[list[bytes], np.ndarray, int]]:
     """Items in pieces of at most this size (an item that is larger is a piece), with their sizes."""
-    total = sum(sizes)
+    total = int(sizes.sum())
     if total <= longest:
-        return [(items, total)] if items else []
-    ends = np.cumsum(np.array(sizes, np.int64))
+        return [(items, sizes, total)] if items else []
+    ends = np.cumsum(sizes)
     found, at, done = [], 0, 0
     while at < len(items):
         after = max(at + 1, int(np.searchsorted(ends, done + longest, side="right")))
-        found.append((items[at:after], int(ends[after - 1]) - done))
+        found.append((items[at:after], sizes[at:after], int(ends[after - 1]) - done))
         at, done = after, int(ends[after - 1])
     return found
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.spark.join import bounded_join
     from penstock.spark.monitor import PipelineMonitor
+    from penstock.spark.queue_source import register_queue_source
     from penstock.spark.reconciliation import reconcile
     from penstock.spark.split import write_split
 
-__all__ = ["PipelineMonitor", "bounded_join", "reconcile", "write_split"]
+__all__ = ["PipelineMonitor", "bounded_join", "reconcile", "register_queue_source", "write_split"]
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -26,6 +27,7 @@ _HOMES = {
     "PipelineMonitor": "monitor",
     "bounded_join": "join",
     "reconcile": "reconciliation",
+    "register_queue_source": "queue_source",
     "write_split": "split",
 }
 
