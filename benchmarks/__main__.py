@@ -13,7 +13,13 @@ from rich.console import Console
 
 from benchmarks import growth, hot, queues, spark, startup
 
-SUITES = {"growth": growth.run, "hot": hot.run, "queues": queues.run, "startup": startup.run, "spark": spark.run}
+SUITES = {
+    "growth": growth.run,
+    "hot": hot.run,
+    "queues": queues.run,
+    "startup": startup.run,
+    "spark": spark.run,
+}
 OUT = Path(__file__).parent / "out"
 
 

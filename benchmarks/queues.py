@@ -1,7 +1,8 @@
 """Queues of 100-byte records beside persist-queue, diskcache.Deque and raw chunked files; planners in ticks.
 
-Batched: put all in batches of 10,000, then get all in batches of 10,000. Raw: join the records of 1 MB, write,
-read, split. The queue has a memory of a quarter of the data, so that most of it goes through the disk.
+Batched: put all in batches of 10,000, then get all in batches of 10,000. Raw: join the records of 1 MB,
+write, read, split. The queue has a memory of a quarter of the data, so that most of it goes through the
+disk.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def run(console: Console, quick: bool) -> list[dict[str, Any]]:
         durable = measure("durable, SpillQueue, group commit of 8 threads", _durable, few * 4)
         durable_batched = measure("durable, SpillQueue, batches of 100", _durable_batched, few * 20)
         deque_durable = measure("durable, diskcache.Deque, full sync", _deque_durable, few // 5)
+        spark = _spark(rows, folder, 300_000 if quick else 6_000_000)
         planners = _planners(rows, 500_000 if quick else 5_000_000)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -72,6 +74,7 @@ def run(console: Console, quick: bool) -> list[dict[str, Any]]:
         ("item-wise against diskcache.Deque", single / deque_single, 10),
         ("durable with group commit against diskcache with full sync", durable / deque_durable, 10),
         ("durable in batches against diskcache with full sync", durable_batched / deque_durable, 10),
+        ("through Flight to Spark, rows/s in thousands", spark / 1e3, 500),
         ("slowest planner, millions of ticks", planners / 1e6, 5),
     ):
         rows.append({"what": text, "ratio": round(value, 2), "bar": bar})
@@ -195,3 +198,51 @@ def _planners(rows: list[dict[str, Any]], ticks: int) -> float:
         rates.append(done / (time.perf_counter() - start))
         rows.append({"what": f"planner {name}, ticks", "per_second": round(rates[-1])})
     return min(rates)
+
+
+def _spark(rows: list[dict[str, Any]], folder: Path, number: int) -> float:
+    """Rows a second from a server process through Flight to Spark on local[2], without the first batch."""
+    import subprocess
+    import sys
+
+    import pyarrow as pa
+
+    from benchmarks.spark import _session
+    from penstock.queues import QueueClient
+    from penstock.spark import register_queue_source
+
+    command = [sys.executable, "-m", "penstock.cli", "queues", "serve", str(folder / "served"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            location = server.stdout.readline().split()[-1]
+            with QueueClient(location) as client:
+                text = ["x" * (RECORD - 8)] * BATCH
+                batch = pa.record_batch({"n": np.arange(BATCH), "s": text})
+                start = time.perf_counter()
+                with client.producer("q", batch.schema) as producer:
+                    producer.put_many([batch] * (number // BATCH))
+                pushed = number / (time.perf_counter() - start)
+            rows.append({"what": "pushed to the server, rows", "per_second": round(pushed)})
+            session = _session()
+            register_queue_source(session)
+            query = (
+                session.readStream.format("penstock_queue")
+                .option("location", location)
+                .option("queue", "q")
+                .option("maxRowsPerTrigger", number // 3)
+                .load()
+                .writeStream.format("noop")
+                .option("checkpointLocation", str(folder / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            batches = [p for p in query.recentProgress if p["numInputRows"]]
+            assert sum(p["numInputRows"] for p in batches) == number
+            rates = [p["numInputRows"] / p["durationMs"]["triggerExecution"] * 1e3 for p in batches[1:]]
+            session.stop()
+        finally:
+            server.kill()
+    rows.append({"what": "read by Spark, rows", "per_second": round(statistics.median(rates))})
+    return statistics.median(rates)

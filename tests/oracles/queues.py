@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass
-class Tuple_:
+class Held:
     """One tuple of a queue."""
 
     number: int
@@ -28,7 +28,7 @@ class Oracle:
     read: int = 0
     written: int = 0
     rewritten: int = 0
-    rows: list[list[Tuple_]] = field(default_factory=list)
+    rows: list[list[Held]] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
     given: list[int] = field(default_factory=list)
 
@@ -38,9 +38,9 @@ class Oracle:
         self.given = [0] * self.queues
         self.share = self.memory // (2 * self.queues)
 
-    # --- moves ---------------------------------------------------------------------------------------------------
+    # --- moves ----------------------------------------------------------------------------------------
 
-    def held(self, q: int) -> list[Tuple_]:
+    def held(self, q: int) -> list[Held]:
         return [t for t in self.rows[q] if not t.on_disk]
 
     def whole(self) -> int:
@@ -49,7 +49,7 @@ class Oracle:
     def fullest(self) -> int:
         return max(range(self.queues), key=lambda q: (len(self.held(q)), -q))
 
-    def write(self, q: int, tuples: list[Tuple_]) -> None:
+    def write(self, q: int, tuples: list[Held]) -> None:
         """Write tuples; those that lie together in the queue go in one write."""
         assert tuples
         last = None
@@ -80,9 +80,9 @@ class Oracle:
             count += 1
         return count
 
-    # --- the algorithms ------------------------------------------------------------------------------------------
+    # --- the algorithms -------------------------------------------------------------------------------
 
-    def head(self, q: int) -> list[Tuple_]:
+    def head(self, q: int) -> list[Held]:
         found = []
         for t in self.rows[q]:
             if t.on_disk:
@@ -90,8 +90,8 @@ class Oracle:
             found.append(t)
         return found
 
-    def tail(self, q: int) -> list[Tuple_]:
-        found: list[Tuple_] = []
+    def tail(self, q: int) -> list[Held]:
+        found: list[Held] = []
         for t in reversed(self.rows[q]):
             if t.on_disk:
                 return found[::-1]
@@ -129,7 +129,7 @@ class Oracle:
                 }[self.name]
                 self.write(fullest, free[-size:])
 
-    def free(self, q: int, protected: int) -> list[Tuple_]:
+    def free(self, q: int, protected: int) -> list[Held]:
         """What may be written: all in memory but the oldest of the head."""
         kept = {t.number for t in self.head(q)[:protected]}
         return [t for t in self.held(q) if t.number not in kept]
@@ -140,11 +140,11 @@ class Oracle:
         self.make_room(q, min(unit, self.front_run(q)), True)
         self.read_front(q, unit)
 
-    # --- ticks ---------------------------------------------------------------------------------------------------
+    # --- ticks ----------------------------------------------------------------------------------------
 
     def arrive(self, q: int) -> None:
         self.make_room(q, 1, False)
-        self.rows[q].append(Tuple_(self.given[q]))
+        self.rows[q].append(Held(self.given[q]))
         self.given[q] += 1
         self.check()
 

@@ -1,4 +1,4 @@
-"""Kills, damage and loss of power: nothing acknowledged is lost, nothing is doubled, and no item is ever wrong."""
+"""Kills, damage and loss of power: nothing acknowledged is lost, nothing doubled, no item ever wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def some_seed() -> int:
     return seed
 
 
-# --- kill -9 -----------------------------------------------------------------------------------------------------
+# --- kill -9 ------------------------------------------------------------------------------------------
 
 
 def kill_again_and_again(folder: Path, kills: int, longest: float) -> None:
@@ -93,7 +93,7 @@ os.kill(os.getpid(), 9)
         assert lost | {int(each) for each in got} == set(range(30, 1000))
 
 
-# --- damage ------------------------------------------------------------------------------------------------------
+# --- damage -------------------------------------------------------------------------------------------
 
 
 def make(folder: Path, durable: bool) -> list[bytes]:
@@ -192,7 +192,7 @@ def test_damage_on_the_way_is_not_delivered(tmp_path: Path) -> None:
             queue.get_many(300)
 
 
-# --- loss of power -----------------------------------------------------------------------------------------------
+# --- loss of power ------------------------------------------------------------------------------------
 
 
 class Recorder(Disk):
@@ -305,7 +305,7 @@ def test_loss_of_power_at_length(tmp_path: Path) -> None:
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     make(tmp_path, durable=True)
     (tmp_path / "queue.json").write_text("{")
-    with pytest.raises(QueueDamageError, match="queue.json"):
+    with pytest.raises(QueueDamageError, match=r"queue\.json"):
         ps.SpillQueue(tmp_path, durable=True)
     (tmp_path / "queue.json").unlink()
     with pytest.raises(QueueError, match="segment files"):

@@ -149,12 +149,14 @@ def test_tls(tmp_path: Path) -> None:
         with QueueClient(location, token="secret", roots=cert) as client:
             client.producer("a", SCHEMA).put(batch(0, 5))
             assert rows_of(client, "a") == [0, 1, 2, 3, 4]
-        with QueueClient(f"grpc://localhost:{server.port}", token="secret") as client:
-            with pytest.raises((pa.ArrowException, OSError, QueueError)):
-                client.queues()
+        with (
+            QueueClient(f"grpc://localhost:{server.port}", token="secret") as client,
+            pytest.raises((pa.ArrowException, OSError, QueueError)),
+        ):
+            client.queues()
 
 
-# --- the server as a process -------------------------------------------------------------------------------------
+# --- the server as a process --------------------------------------------------------------------------
 
 
 def free_port() -> int:

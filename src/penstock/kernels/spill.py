@@ -1,9 +1,9 @@
 """What queues in bounded memory write and read: the decisions of the planners, and their simulation.
 
 A queue is a row of runs, oldest first, that lie in memory and on disk by turns. `before` says how much of the
-newest in memory has to be written before something of a size enters, `reading` how much is read once the front
-is on disk. They see sizes only: the simulation calls them with tuples of size 1, and a queue of real items with
-bytes, cutting at the next item. So there is one text for both.
+newest in memory has to be written before something of a size enters, `reading` how much is read once the
+front is on disk. They see sizes only: the simulation calls them with tuples of size 1, and a queue of real
+items with bytes, cutting at the next item. So there is one text for both.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ COUNTS = 8
 
 @jit
 def before(kind, memory, share, block, size, reads, head, tail, disk, whole, most):
-    """How much of the newest to write before `size` enters memory (0: nothing), of the fullest queue or of its own.
+    """How much of the newest to write before `size` enters (0: nothing), and if of the fullest queue.
 
-    `head` is in memory at the front of the queue, `tail` in memory behind all that is on disk, `whole` all that
-    is in memory, `most` the part of the fullest queue. `reads`: what enters comes from the disk.
+    `head` is in memory at the front of the queue, `tail` in memory behind all that is on disk, `whole` all
+    that is in memory, `most` the part of the fullest queue. `reads`: what enters comes from the disk.
     """
     if kind == HALF:
         if reads:
@@ -84,7 +84,7 @@ def on_demand(kind):
     return kind == GREEDY
 
 
-# --- the simulation: runs of tuples of size 1 ---------------------------------------------------------------------
+# --- the simulation: runs of tuples of size 1 ---------------------------------------------------------
 
 FIRST = 0  # the first run, counted without end; its place in the ring is this modulo the length
 COUNT = 1  # runs
@@ -315,7 +315,7 @@ def simulate(kind, memory, share, block, split, arrivals, order, counts, costs):
 
 @jit
 def simulate_paging(memory, page, arrivals, order, counts):
-    """LRU paging of the same queues: the page that was used longest ago goes, and comes back when it is needed.
+    """LRU paging of the same queues: the page that was used longest ago goes, and comes back if needed.
 
     The paper's reason why buffer managers fail here: of a queue, that page is among the next to be consumed.
     """

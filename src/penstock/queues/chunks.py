@@ -70,7 +70,7 @@ def encode(
 
 def decode(raw: bytes | memoryview) -> list[bytes]:
     """The items of a chunk that has been checked."""
-    _, _, body, count, _, _, _, tag = HEADER.unpack_from(raw)
+    _, _, _, count, _, _, _, tag = HEADER.unpack_from(raw)
     start = HEADER.size + tag
     lengths = np.frombuffer(raw, np.uint32, count, start)
     start += 4 * count

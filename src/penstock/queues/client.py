@@ -35,7 +35,7 @@ class QueueClient:
     >>> with QueueServer(tempfile.mkdtemp()) as server, QueueClient(server.location) as client:
     ...     batch = pa.record_batch({"n": [1, 2, 3]})
     ...     with client.producer("numbers", batch.schema, name="one") as producer:
-    ...         producer.put(batch)
+    ...         _ = producer.put(batch)
     ...     committed, end = client.offsets("numbers")
     ...     rows = pa.Table.from_batches(client.read("numbers", committed, end)).to_pydict()
     ...     client.commit("numbers", end)
@@ -135,7 +135,7 @@ class QueueClient:
 
 
 class QueueProducer:
-    """Sends batches to one queue, each with a number; what was not acknowledged is sent again, under the same."""
+    """Sends batches to one queue, each with a number; what was not acknowledged is sent again under it."""
 
     def __init__(self, client: QueueClient, queue: str, schema: Any, name: str, patience: float) -> None:
         self._client, self._queue, self._schema, self.name = client, queue, schema, name
@@ -147,7 +147,7 @@ class QueueProducer:
         self.number = client._ask("last", queue=queue, producer=name)["number"] if known else -1
 
     def put(self, batch: Any) -> int:
-        """Send a batch, and return its number when the server has it for good. Waits while the disk is full."""
+        """Send a batch, and return its number when the server has it for good; waits at the disk limit."""
         return self.put_many([batch])
 
     def put_many(self, batches: list[Any]) -> int:

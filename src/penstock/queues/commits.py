@@ -1,4 +1,4 @@
-"""What consumers have confirmed: a small file of checked records, each synced before the confirmation returns."""
+"""What consumers have confirmed: a small file of checked records, each synced before it counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items as bytes: plain bytes are themselves, Arrow record batches are messages with their number of rows before."""
+"""Items as bytes: bytes are themselves, Arrow record batches messages with their number of rows in front."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from penstock.queues.segments import Segments
 
 
 class Block:
-    """Items in memory; those before `at` have been delivered. `chunk` is where they lie on disk, if they do."""
+    """Items in memory; those before `at` were delivered. `chunk` is where they lie on disk, if they do."""
 
     __slots__ = ("at", "chunk", "first", "items", "size")
 

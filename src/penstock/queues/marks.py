@@ -1,7 +1,8 @@
 """How far a queue has come, in a small mapped file: it costs no call, and survives a killed process.
 
 After a crash it tells which items there were, so that what is lost can be named. It is never synced while the
-queue is open: after a loss of power it may be older than the truth, and then it says less, not something wrong.
+queue is open: after a loss of power it may be older than the truth, and then it says less, not something
+wrong.
 """
 
 from __future__ import annotations

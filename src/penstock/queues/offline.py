@@ -1,10 +1,10 @@
 """The offline optimum: the least cost of any algorithm that knows the arrivals, found by search.
 
 The search goes over what lies on disk at each event, cheapest first, so that it ends at the optimum. Two
-things keep it small without losing it. A write can wait until memory is full, and a read until its first tuple
-is consumed: what waits can only become smaller. And what comes back is always a run at the front of its queue.
-It is meant for small cases, tens of tuples and a memory of a few; a limit stops it with an error beyond that.
-For longer runs `least_accesses` is a bound from below.
+things keep it small without losing it. A write can wait until memory is full, and a read until its first
+tuple is consumed: what waits can only become smaller. And what comes back is always a run at the front of
+its queue. It is meant for small cases, tens of tuples and a memory of a few; a limit stops it with an error
+beyond that. For longer runs `least_accesses` is a bound from below.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def optimum(
     consume: Any = "round-robin",
     limit: int = 500_000,
 ) -> float:
-    """The least cost with which the arrivals can be kept: tuples move, memory is never exceeded, all is consumed.
+    """The least cost of keeping the arrivals: tuples move, memory is never exceeded, all is consumed.
 
     >>> from penstock.queues import optimum
     >>> optimum([3, 0, 3, 3, 0, 0, 3, 3, 1, 1], memory=6)
@@ -40,8 +40,8 @@ def optimum(
     events = list(_events(counted, order_of(consume, counted.shape[1])))
     price = model or UnitCost()
     queues = counted.shape[1]
-    # A state is the next event and, for each queue, a bit per unconsumed tuple (the oldest is the lowest) that
-    # says whether it is on disk, and how many there are.
+    # A state is the next event and, for each queue, a bit per unconsumed tuple (the oldest is the lowest)
+    # that says whether it is on disk, and how many there are.
     start = (0, (0,) * queues, (0,) * queues)
     best: dict[Any, float] = {start: 0.0}
     heap: list[tuple[float, int, int, Any]] = [(0.0, 0, 0, start)]

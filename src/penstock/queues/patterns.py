@@ -51,7 +51,7 @@ def bursts(ticks: int, memory: int, seed: int = 0) -> np.ndarray:
 
 
 def half_adversary(memory: int, rounds: int = 1) -> np.ndarray:
-    """Theorem 2.2 against HALF: one tuple too many, then, just after the large read, one too many for it again.
+    """Theorem 2.2 against HALF: one tuple too many, and after the large read one too many once more.
 
     HALF writes M/2 where one would do. When it has read them back, memory is as full as a burst needs it: the
     burst costs HALF a second write and read, and an optimum that wrote one tuple nothing more.
@@ -86,7 +86,7 @@ def round_robin_adversary(memory: int, queues: int, rounds: int = 1) -> np.ndarr
 
 
 def adversary(memory: int, ticks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Theorem 4.4: arrivals and consumption of two queues that no acyclic algorithm without foresight survives.
+    """Theorem 4.4: two queues, and a consumer, that no acyclic algorithm without foresight survives.
 
     Queue 1 grows to 2M and is consumed until it has been read from disk; then queue 2 keeps M - 1 tuples, and
     only it is consumed.

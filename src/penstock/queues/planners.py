@@ -53,7 +53,7 @@ class Planner:
             kind = spill.HALF if queues == 1 else spill.HEADS
         elif self.name in ("hybrid", "greedy-chunk") and block > share:
             raise PolicyOptionError(
-                f"{self.name!r} takes blocks of at most {share} here (memory / 2 / queues); {block} was given. "
+                f"{self.name!r} takes blocks of at most {share} here (M / 2n); {block} was given. "
                 "'hybrid' takes HALF or BUFFEREDHEAD instead."
             )
         if kind == spill.HEADS_WIDE:

@@ -138,7 +138,7 @@ class _Folder:
 
 
 class SpillQueue(OneQueue, _Folder):
-    """A first-in-first-out queue that keeps `memory` bytes of its items and spills the others to disk, in order.
+    """A first-in-first-out queue that keeps `memory` bytes of its items and spills the others to disk.
 
     Parameters
     ----------

@@ -103,8 +103,8 @@ class Segments:
                 good = check(part, 0, chunk.segment)
                 if good is None or good.first != chunk.first or good.count != chunk.count:
                     raise QueueDamageError(
-                        f"The chunk in '{segment.path}' at offset {chunk.offset} ({chunk.length} bytes) is not "
-                        "as it was written. Nothing of it is delivered; `penstock queues verify` lists damage."
+                        f"The chunk in '{segment.path}' at offset {chunk.offset} is not "
+                        "as it was written; it is not delivered. `penstock queues verify` lists damage."
                     )
                 found.append(part)
             at = end

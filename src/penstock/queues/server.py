@@ -1,7 +1,8 @@
 """The queue server: durable queues of record batches for many producers, on Arrow Flight.
 
 Producers push batches to named queues, each batch with the producer's name and a number, so that sending one
-again doubles nothing. Consumers read ranges of rows as often as they like, and confirm what they are done with.
+again doubles nothing. Consumers read ranges of rows as often as they like, and confirm what they are done
+with.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             raise
         self.location = f"{scheme}://{host}:{self.port}"
 
-    # --- queues --------------------------------------------------------------------------------------------------
+    # --- queues ---------------------------------------------------------------------------------------
 
     def _queue(self, name: str) -> SpillQueue:
         with self._guard:
@@ -153,7 +154,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         return found
 
-    # --- Flight --------------------------------------------------------------------------------------------------
+    # --- Flight ---------------------------------------------------------------------------------------
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take batches, and answer the number of each once it is safe."""
@@ -240,10 +241,10 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             ("stats", "counts of a queue"),
         ]
 
-    # --- the end -------------------------------------------------------------------------------------------------
+    # --- the end --------------------------------------------------------------------------------------
 
     def close(self, patience: float = 2.0) -> None:
-        """Stop, and close all queues. Calls in progress have some seconds; then they find the queues closed."""
+        """Stop, and close all queues; calls in progress have some seconds, then they find them closed."""
         self._closing = True
         # Arrow waits for calls to end, and a producer may hold one open without sending anything.
         stopping = threading.Thread(target=self.shutdown, daemon=True)

@@ -39,7 +39,7 @@ class QueueStats:
 
     @property
     def extended_cost(self) -> float:
-        """Cost in the extended model, in accesses: an access counts 1, and so does the transfer of T bytes."""
+        """Cost in the extended model: an access counts 1, and so does the transfer of T bytes."""
         model = ExtendedCost(c0=1, c1=1 / self.block)
         return model.of(self.reads + self.writes, self.bytes_read + self.bytes_written)
 

@@ -129,7 +129,7 @@ class Store:
         if self.closed:
             raise QueueError(f"The queue in '{self.folder}' is closed.")
 
-    # --- in ------------------------------------------------------------------------------------------------------
+    # --- in -------------------------------------------------------------------------------------------
 
     def put_many(
         self,
@@ -143,7 +143,7 @@ class Store:
         sizes = lengths_of(encoded)
         if encoded and sizes.max() > self.plan.largest:
             raise QueueError(
-                f"An item of {int(sizes.max()):,} bytes was given; with a memory of {self.memory:,} bytes and "
+                f"An item of {int(sizes.max()):,} bytes was given; with a memory of {self.memory:,} and "
                 f"{len(self.lanes)} queue{'s' * (len(self.lanes) > 1)}, {self.planner.name!r} takes items of "
                 f"at most {self.plan.largest:,}. Give more memory or smaller items."
             )
@@ -259,7 +259,7 @@ class Store:
             self.arrived.notify_all()
         return taken, lane.segments.appended
 
-    # --- the planner ---------------------------------------------------------------------------------------------
+    # --- the planner ----------------------------------------------------------------------------------
 
     def _whole(self) -> int:
         return self.lanes[0].memory if len(self.lanes) == 1 else sum(lane.memory for lane in self.lanes)
@@ -362,7 +362,7 @@ class Store:
         lane.counters.reads += 1
         lane.counters.read += sum(chunk.size for chunk in chunks)
 
-    # --- the disk limit ------------------------------------------------------------------------------------------
+    # --- the disk limit -------------------------------------------------------------------------------
 
     def _free_disk(self) -> int | None:
         if self.limit is None:
@@ -385,7 +385,7 @@ class Store:
         left = None if until is None else until - time.monotonic()
         if self.on_full == "fail" or never or (left is not None and left <= 0):
             raise QueueFullError(
-                f"The queue in '{self.folder}' has reached its disk limit of {self.limit:,} bytes; {taken:,} of "
+                f"The queue in '{self.folder}' is at its disk limit of {self.limit:,} bytes; {taken:,} of "
                 f"{given:,} items were taken. Consume{' and commit' * self.durable}, raise disk_limit, "
                 "or choose on_full='block' or 'drop-newest'."
             )
@@ -397,7 +397,7 @@ class Store:
         self._need_open()
         return True
 
-    # --- out -----------------------------------------------------------------------------------------------------
+    # --- out ------------------------------------------------------------------------------------------
 
     def get_many(self, lane: Lane, number: int) -> list[Any]:
         """The oldest items, as many as asked for or as there are."""
@@ -481,7 +481,7 @@ class Store:
             assert front is not None
             return self.items.decode(front.items[front.at])
 
-    # --- confirmation --------------------------------------------------------------------------------------------
+    # --- confirmation ---------------------------------------------------------------------------------
 
     def commit(self, lane: Lane, offset: int | None = None, row: int | None = None) -> int:
         """Everything before this item is confirmed: it will not come again, and its space is free."""
@@ -605,7 +605,7 @@ class Store:
         lane.got = max(lane.got, item)
         self._mark(lane, GOT, lane.got)
 
-    # --- the rest ------------------------------------------------------------------------------------------------
+    # --- the rest -------------------------------------------------------------------------------------
 
     def stats(self, lanes: Sequence[Lane]) -> QueueStats:
         """The counts of some queues together."""
@@ -677,9 +677,7 @@ class Store:
         self.lock.release()
 
 
-def _pieces(
-    items: list[bytes], sizes: np.ndarray, longest: int
-) -> list[tuple[list[bytes], np.ndarray, int]]:
+def _pieces(items: list[bytes], sizes: np.ndarray, longest: int) -> list[tuple[list[bytes], np.ndarray, int]]:
     """Items in pieces of at most this size (an item that is larger is a piece), with their sizes."""
     total = int(sizes.sum())
     if total <= longest:

@@ -1,13 +1,14 @@
-"""The streaming source `penstock_queue`: rows of a queue server as a DataFrame, exactly once with a checkpoint.
+"""The streaming source `penstock_queue`: rows of a queue server, exactly once with a checkpoint.
 
-Offsets are row numbers. The server keeps rows until they are confirmed, so that a batch can be read again, and
-Spark confirms a batch when the next one begins.
+Offsets are row numbers. The server keeps rows until they are confirmed, so that a batch can be read again,
+and Spark confirms a batch when the next one begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -95,7 +96,7 @@ def ranges(first: int, after: int, partitions: int) -> list[Rows]:
     """
     parts = max(1, min(partitions, (after - first) // FEW))
     edges = [first + (after - first) * part // parts for part in range(parts + 1)]
-    return [Rows(a, b) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+    return [Rows(a, b) for a, b in pairwise(edges) if b > a]
 
 
 class _Reading:
@@ -150,7 +151,7 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         first = int(start["row"])
         if first < committed:
             raise QueueError(
-                f"The checkpoint is at row {first} of {self.options.queue!r}, but rows before {committed} are "
+                f"The checkpoint is at row {first} of {self.options.queue!r}; those before {committed} are "
                 "confirmed and gone. A queue has one consumer: has another query read it?"
             )
         if self._goal is not None:
