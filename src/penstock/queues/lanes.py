@@ -8,20 +8,34 @@ from typing import Any
 
 import numpy as np
 
-from penstock.queues.chunks import Chunk, lengths_of
+from penstock.queues.chunks import Chunk, decode, lengths_of
 from penstock.queues.segments import Segments
 
 
 class Block:
     """Items in memory; those before `at` were delivered. `chunk` is where they lie on disk, if they do."""
 
-    __slots__ = ("at", "chunk", "first", "items", "size")
+    __slots__ = ("at", "chunk", "first", "items", "raw", "size")
 
     def __init__(self, items: list[Any], first: int, size: int, chunk: Chunk | None = None) -> None:
         self.items, self.at, self.first, self.size, self.chunk = items, 0, first, size, chunk
+        self.raw: memoryview | None = None
+
+    @classmethod
+    def of(cls, raw: memoryview, chunk: Chunk) -> Block:
+        """A chunk that was read: its items are made when the first is wanted, while they are in the cache."""
+        block = cls([], chunk.first, chunk.size, chunk)
+        block.raw = raw
+        return block
+
+    def open(self) -> None:
+        """Make the items."""
+        if self.raw is not None:
+            self.items, self.raw = decode(self.raw), None
 
     def left(self) -> list[bytes]:
         """What has not been delivered."""
+        self.open()
         return self.items[self.at :] if self.at else self.items
 
     def split(self, limit: int) -> Block | None:
@@ -136,6 +150,7 @@ class Lane:
         """The block with the oldest item, if that is in memory."""
         if self.runs and not self.runs[0].on_disk:
             block: Block = self.runs[0].parts[0]
+            block.open()
             return block
         return None
 
@@ -221,6 +236,7 @@ class Lane:
                     if first < self.got:
                         number, first = number - (self.got - first), self.got
                 else:
+                    part.open()
                     number = len(part.items) - part.at
                     assert part.size == sum(map(len, part.left()))
                 assert expected is None or first >= expected

@@ -352,12 +352,12 @@ class Store:
         self._make_room(lane, sum(chunk.size for chunk in chunks), True)
         blocks = []
         for chunk, raw in zip(chunks, lane.segments.read(chunks), strict=True):
-            items, first, size = decode(raw), chunk.first, chunk.size
-            gone = max(0, lane.got - first)
+            gone = max(0, lane.got - chunk.first)
             if gone:  # delivered and confirmed before the queue was opened
-                size -= sum(map(len, items[:gone]))
-                items, first = items[gone:], first + gone
-            blocks.append(Block(items, first, size, chunk))
+                items = decode(raw)[gone:]
+                blocks.append(Block(items, chunk.first + gone, sum(map(len, items)), chunk))
+            else:
+                blocks.append(Block.of(raw, chunk))
         lane.from_disk(blocks, chunks)
         lane.counters.reads += 1
         lane.counters.read += sum(chunk.size for chunk in chunks)
@@ -542,7 +542,7 @@ class Store:
                 for run in lane.runs
                 if not run.on_disk
                 for block in run.parts
-                if block.at == 0
+                if block.at == 0 and block.raw is None
             }
             absent = [chunk for chunk in chunks if chunk.first not in held]
             read = dict(zip((chunk.first for chunk in absent), lane.segments.read(absent), strict=True))
@@ -600,6 +600,7 @@ class Store:
                 if not run.parts:
                     lane.runs.pop(0)
             else:
+                part.open()
                 number = min(item - part.first, len(part.items) - part.at)
                 lane.delivered(number, sum(map(len, part.items[part.at : part.at + number])))
         lane.got = max(lane.got, item)
