@@ -17,6 +17,15 @@ from pyarrow import flight
 
 from penstock.errors import QueueError
 
+# A server that is restarted is found again within a second; by default gRPC waits up to two minutes.
+_RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+_REFUSALS = (flight.FlightServerError, flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)
+
 
 class QueueClient:
     """A connection to a queue server.
@@ -52,7 +61,7 @@ class QueueClient:
     def _connect(self) -> None:
         options = {} if self._roots is None else {"tls_root_certs": self._roots}
         try:
-            self._client = flight.connect(self.location, **options)
+            self._client = flight.connect(self.location, generic_options=_RECONNECT, **options)
         except (pa.ArrowInvalid, flight.FlightError) as error:
             raise QueueError(
                 f"{self.location!r} is no address of a queue server ({error}); "
@@ -163,12 +172,10 @@ class QueueProducer:
             before = len(self._waiting)
             try:
                 self._send()
-            except (
-                flight.FlightUnavailableError,
-                flight.FlightTimedOutError,
-                pa.ArrowCancelled,
-                OSError,
-            ) as error:
+            except _REFUSALS as error:
+                self._drop()
+                raise QueueError(_first_line(error)) from error
+            except (flight.FlightError, pa.ArrowException, OSError) as error:
                 self._drop()
                 if len(self._waiting) < before:
                     end = time.monotonic() + self._patience
@@ -179,9 +186,6 @@ class QueueProducer:
                     ) from error
                 time.sleep(pause)
                 pause = min(1.0, 2 * pause)
-            except flight.FlightServerError as error:
-                self._drop()
-                raise QueueError(_first_line(error)) from error
         return self.number
 
     def _send(self) -> None:
