@@ -15,11 +15,12 @@ from penstock.queues.segments import Segments
 class Block:
     """Items in memory; those before `at` were delivered. `chunk` is where they lie on disk, if they do."""
 
-    __slots__ = ("at", "chunk", "first", "items", "raw", "size")
+    __slots__ = ("at", "chunk", "even", "first", "items", "raw", "size")
 
     def __init__(self, items: list[Any], first: int, size: int, chunk: Chunk | None = None) -> None:
         self.items, self.at, self.first, self.size, self.chunk = items, 0, first, size, chunk
         self.raw: memoryview | None = None
+        self.even = -1  # the length of every item, if it is known and one
 
     @classmethod
     def of(cls, raw: memoryview, chunk: Chunk) -> Block:
@@ -38,15 +39,20 @@ class Block:
         self.open()
         return self.items[self.at :] if self.at else self.items
 
+    def lengths(self, items: list[bytes]) -> np.ndarray:
+        """The lengths of items of this block."""
+        return np.full(len(items), self.even, np.int64) if self.even >= 0 else lengths_of(items)
+
     def split(self, limit: int) -> Block | None:
         """Keep the longest beginning of at most this size; the rest as a block of its own."""
         items = self.left()
-        ends = np.cumsum(lengths_of(items))
+        ends = np.cumsum(self.lengths(items))
         kept = int(np.searchsorted(ends, limit, side="right"))
         if kept == len(items):
             return None
         size = int(ends[kept - 1]) if kept else 0
         rest = Block(items[kept:], self.first + kept, self.size - size)
+        rest.even = self.even
         self.items, self.at, self.size = items[:kept], 0, size
         return rest
 
@@ -131,7 +137,7 @@ class Lane:
         self.count += len(block.items)
         run.add(block)
 
-    def extend(self, items: list[bytes], size: int, longest: int) -> bool:
+    def extend(self, items: list[bytes], size: int, longest: int, even: int) -> bool:
         """Items enter the last block in memory, if there is one that is not on disk and not too long."""
         if not self.runs or self.runs[-1].on_disk:
             return False
@@ -140,6 +146,8 @@ class Lane:
         if block.chunk is not None or block.size + size > longest:
             return False
         block.items.extend(items)
+        if block.even != even:
+            block.even = -1
         block.size += size
         run.size += size
         self.memory += size

@@ -173,6 +173,7 @@ class Store:
     def _take_in(self, lane: Lane, items: list[bytes], sizes: np.ndarray, until: float | None) -> int:
         """Place items, spilling as the planner says."""
         total, at = int(sizes.sum()), 0
+        even = int(sizes[0]) if len(items) and sizes.min() == sizes.max() else -1
         ends: np.ndarray | None = None
         while at < len(items):
             room = self._room(lane)
@@ -185,7 +186,7 @@ class Store:
                 amount = int(ends[at + number - 1]) - done if number else 0
             if number:
                 part = items if number == len(items) else items[at : at + number]
-                self._place(lane, part, amount)
+                self._place(lane, part, amount, even)
                 at, total = at + number, total - amount
                 if self.waiting_get:
                     self.arrived.notify_all()
@@ -197,9 +198,11 @@ class Store:
                 self._make_room(lane, size, False, limited=True)
         return at
 
-    def _place(self, lane: Lane, items: list[bytes], size: int) -> None:
-        if not lane.extend(items, size, self.grain):
-            lane.place(Block(list(items), lane.put, size))
+    def _place(self, lane: Lane, items: list[bytes], size: int, even: int) -> None:
+        if not lane.extend(items, size, self.grain, even):
+            block = Block(list(items), lane.put, size)
+            block.even = even
+            lane.place(block)
         lane.put += len(items)
         lane.put_row += self.items.rows(items)
         place = self.marks.place(lane.number)
@@ -330,7 +333,8 @@ class Store:
             return there + (self._write(lane, blocks[len(there) :]) if len(there) < len(blocks) else [])
         items = blocks[0].left() if len(blocks) == 1 else [i for block in blocks for i in block.left()]
         first = blocks[0].first
-        pieces = _pieces(items, lengths_of(items), self.grain)
+        lengths = np.concatenate([block.lengths(block.left()) for block in blocks])
+        pieces = _pieces(items, lengths, self.grain)
         buffers: list[bytes] = []
         made = []
         for part, lengths, size in pieces:
