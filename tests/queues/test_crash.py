@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -190,6 +191,36 @@ def test_damage_on_the_way_is_not_delivered(tmp_path: Path) -> None:
         file.write_bytes(raw)
         with pytest.raises(QueueDamageError, match="at offset"):
             queue.get_many(300)
+
+
+class FullDisk(Disk):
+    """A disk on which nothing more can be written, once it is told so."""
+
+    full = False
+
+    def append(self, file: int, path: Path, parts: Any) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "no space left")
+        super().append(file, path, parts)
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
+def test_a_disk_that_fails_costs_nothing(tmp_path: Path, durable: bool) -> None:
+    disk = FullDisk()
+    with ps.SpillQueue(tmp_path, memory=2_000, durable=durable, disk=disk) as queue:
+        taken = 0
+        while taken < 100:
+            disk.full = taken > 50
+            try:
+                queue.put(item(taken))
+            except OSError:
+                break
+            taken += 1
+        assert 40 < taken < 100
+        queue.check()
+        disk.full = False
+        queue.put(item(taken))
+        assert queue.get_many(200) == [item(i) for i in range(taken + 1)]
 
 
 # --- loss of power ------------------------------------------------------------------------------------

@@ -316,9 +316,15 @@ class Store:
                 size = sum(block.size for block in moved)
                 amount -= size
                 stays = bool(run.parts)
+                try:
+                    chunks = self._write(lane, moved)
+                except BaseException:
+                    for block in moved:  # a disk that fails must not cost what is in memory
+                        run.add(block)
+                    raise
                 lane.counters.writes += 1
                 lane.counters.written += size
-                lane.to_disk(position, moved, self._write(lane, moved))
+                lane.to_disk(position, moved, chunks)
                 if stays:
                     break
             position -= 1
