@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from rich.console import Console
 
-from benchmarks import growth, heeb, hot, offline, patterns, spark, startup
+from benchmarks import growth, heeb, hot, offline, patterns, queues, spark, startup
 
 SUITES = {
     "growth": growth.run,
@@ -20,6 +20,7 @@ SUITES = {
     "offline": offline.run,
     "startup": startup.run,
     "patterns": patterns.run,
+    "queues": queues.run,
     "spark": spark.run,
 }
 OUT = Path(__file__).parent / "out"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         plan,
     )
     from penstock.patterns import Pattern
+    from penstock.queues import SpillQueue, SpillQueues
     from penstock.window import Landmark, Rows, Within
 
 __version__ = "0.1.0"
@@ -54,6 +55,8 @@ __all__ = [
     "Plan",
     "PlanRow",
     "Rows",
+    "SpillQueue",
+    "SpillQueues",
     "Tuples",
     "WindowJoin",
     "Within",
@@ -72,6 +75,7 @@ _HOMES = {
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
     "patterns": ("Pattern",),
+    "queues": ("SpillQueue", "SpillQueues"),
     "window": ("Landmark", "Rows", "Within"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

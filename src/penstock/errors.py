@@ -7,6 +7,7 @@ probably meant.
 from __future__ import annotations
 
 import difflib
+import queue
 from collections.abc import Iterable
 
 
@@ -65,6 +66,26 @@ class SkipStrategyError(UnsupportedPatternError):
 
 class EventLimitError(PenstockError):
     """More events would have to be held than `max_events` allows."""
+
+
+class QueueError(PenstockError):
+    """A queue was asked for what it cannot do: an item too large or of another kind, a closed queue."""
+
+
+class QueueEmptyError(QueueError, queue.Empty):
+    """There was nothing to get within the time."""
+
+
+class QueueFullError(QueueError, queue.Full):
+    """The disk limit of a queue is reached."""
+
+
+class QueueLockedError(QueueError):
+    """Another process, or another object of this one, has the queue open."""
+
+
+class QueueDamageError(QueueError):
+    """Files of a queue are damaged; the message has the file and the offset."""
 
 
 def hint(given: object, allowed: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""The command line: `penstock plan`, `policies`, `match`, `join`, `reconcile` and `demo`.
+"""The command line: `penstock plan`, `policies`, `join`, `reconcile`, `match`, `queues` and `demo`.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -14,6 +14,7 @@ from penstock.cli.join import join, reconcile
 from penstock.cli.match import match
 from penstock.cli.plan import plan
 from penstock.cli.policies import policies
+from penstock.cli.queues import queues
 
 __all__ = ["app", "main"]
 
@@ -46,6 +47,7 @@ for command, example in (
     (demo, "penstock demo --quick"),
 ):
     app.command(epilog=f"Example: {example}")(command)
+app.add_typer(queues, name="queues")
 
 
 def _show_version(wanted: bool) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.spark.many import bounded_join_many
     from penstock.spark.match import match_pattern
     from penstock.spark.monitor import PipelineMonitor
+    from penstock.spark.queue_source import register_queue_source
     from penstock.spark.reconciliation import reconcile
     from penstock.spark.split import write_split
 
@@ -25,6 +26,7 @@ __all__ = [
     "bounded_join_many",
     "match_pattern",
     "reconcile",
+    "register_queue_source",
     "write_split",
 ]
 
@@ -37,6 +39,7 @@ _HOMES = {
     "bounded_join_many": "many",
     "match_pattern": "match",
     "reconcile": "reconciliation",
+    "register_queue_source": "queue_source",
     "write_split": "split",
 }
 

@@ -1,0 +1,200 @@
+"""`penstock queues`: simulate planners, look at folders of queues, and serve them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.output import console, errors_in_one_line, parts_of, writable
+
+queues = typer.Typer(
+    help="Lossless queues in bounded memory: simulate, verify, inspect, serve.", no_args_is_help=True
+)
+
+FOLDER = typer.Argument(help="The folder of the queue.", show_default=False)
+
+
+@queues.command(epilog="Example: penstock queues simulate --pattern bursts --memory 100 --ticks 5000")
+@errors_in_one_line
+def simulate(
+    pattern: Annotated[
+        str,
+        typer.Option(
+            help="steady, poisson, bursts, theorem-2.2; for several queues theorem-4.3 and theorem-4.4."
+        ),
+    ] = "bursts",
+    arrivals: Annotated[
+        str | None, typer.Option(help="Arrivals of your own: counts per tick, such as 3,0,3,3.")
+    ] = None,
+    memory: Annotated[int, typer.Option(help="Tuples that fit into memory.")] = 8,
+    ticks: Annotated[int, typer.Option(help="How long the pattern is.")] = 200,
+    queues: Annotated[int, typer.Option(help="Queues, for theorem-4.3.")] = 4,
+    planners: Annotated[list[str] | None, typer.Option(help="Which ones; by default all that can.")] = None,
+    block: Annotated[int | None, typer.Option(help="T = c0/c1; gives the extended cost model.")] = None,
+    seed: Annotated[int, typer.Option(help="For patterns that draw.")] = 0,
+    json: Annotated[Path | None, typer.Option(help="Write the rows as JSON; - is stdout.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write accesses over time as PNG.")] = None,
+) -> None:
+    """Compare planners on a pattern of arrivals: cost, ratio to the optimum, disk traffic."""
+    to_stdout = str(json) == "-"
+    writable(None if to_stdout else json)
+    writable(plot)
+
+    from penstock.queues.comparison import compare
+    from penstock.queues.costs import ExtendedCost
+
+    counted, order = _arrivals(pattern, arrivals, memory, ticks, queues, seed)
+    number = 1 if getattr(counted, "ndim", 1) == 1 else counted.shape[1]
+    names = parts_of(planners) if planners else _all_planners(memory, number, block)
+    model = ExtendedCost(c0=block, c1=1) if block else None
+    found = compare(counted, names, memory=memory, model=model, consume=order)
+    if json is not None:
+        import json as text
+
+        content = text.dumps({"best": found.best, "exact": found.exact, "rows": found.rows()}, indent=2)
+        if to_stdout:
+            typer.echo(content)
+        else:
+            json.write_text(content + "\n")
+    if plot is not None:
+        found.plot(plot)
+    _show_comparison(found, console(stderr=to_stdout))
+
+
+def _arrivals(
+    pattern: str, given: str | None, memory: int, ticks: int, queues: int, seed: int
+) -> tuple[Any, Any]:
+    from penstock.errors import PenstockError
+    from penstock.queues import patterns
+
+    if given is not None:
+        try:
+            return [int(part) for part in given.split(",")], "round-robin"
+        except ValueError as error:
+            raise PenstockError(f"Arrivals are whole numbers with commas; {given!r} was given.") from error
+    if pattern == "theorem-4.3":
+        return patterns.round_robin_adversary(memory, queues), "round-robin"
+    if pattern == "theorem-4.4":
+        return patterns.adversary(memory, ticks)
+    return patterns.pattern(pattern, ticks, memory, seed), "round-robin"
+
+
+def _all_planners(memory: int, queues: int, block: int | None) -> list[str]:
+    from penstock.errors import PenstockError
+    from penstock.queues import planners
+
+    names = []
+    for name in planners.names():
+        text = f"{name}:block={block}" if block and name in ("greedy-chunk", "hybrid") else name
+        try:
+            planners.planner(text).sized(memory, queues)
+        except PenstockError:
+            continue
+        if block or name not in ("greedy-chunk", "hybrid"):
+            names.append(text)
+    return names
+
+
+def _show_comparison(found: Any, out: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("planner", style="cyan", no_wrap=True)
+    headings = ("cost", "ratio", "reads", "writes", "tuples read", "tuples written", "written again", "peak")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in found.rows():
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        cells = [f"{row['cost']:,g}", ratio]
+        cells += [f"{row[k]:,}" for k in ("reads", "writes", "tuples_read", "tuples_written")]
+        table.add_row(row["planner"], *cells, f"{row['written_again']:,}", f"{row['peak']:,}")
+    out.print(table)
+    if found.best is None:
+        out.print("Nothing to compare with: the optimum is too large to find, or costs nothing.")
+    else:
+        kind = "the optimum" if found.exact else "no algorithm can cost less than"
+        out.print(f"Ratios are to {kind} {found.best:g}.")
+
+
+@queues.command(epilog="Example: penstock queues verify spool/clicks")
+@errors_in_one_line
+def verify(folder: Annotated[Path, FOLDER]) -> None:
+    """Check every chunk of a queue; exit code 1 if anything is torn, damaged or missing."""
+    from penstock.queues.inspection import verify as look
+
+    report = look(folder)
+    for each in report.queues:
+        for flaw in each.flaws:
+            typer.echo(f"queue {each.queue}: {flaw}")
+        for gap in each.missing:
+            typer.echo(f"queue {each.queue}: {gap}")
+    if not report.whole:
+        raise typer.Exit(1)
+    items = sum(each.items for each in report.queues)
+    typer.echo(f"whole: {items:,} items in {sum(each.chunks for each in report.queues):,} chunks")
+
+
+@queues.command(epilog="Example: penstock queues inspect spool/clicks")
+@errors_in_one_line
+def inspect(folder: Annotated[Path, FOLDER]) -> None:
+    """Show what a queue holds."""
+    from penstock.queues.inspection import verify as look
+
+    report = look(folder)
+    kind = "record batches" if report.arrow else "bytes"
+    state = "closed" if report.clean else "open, or not closed cleanly"
+    typer.echo(f"{report.folder}: {kind}, {'durable' if report.durable else 'not durable'}, {state}")
+    for each in report.queues:
+        typer.echo(
+            f"queue {each.queue}: {each.items:,} items ({each.first:,} to {each.after:,}), "
+            f"{each.bytes:,} bytes in {each.files:,} files, {each.chunks:,} chunks, "
+            f"{len(each.flaws)} flaws"
+        )
+
+
+@queues.command(epilog="Example: penstock queues serve spool --port 8815 --memory '256 MiB'")
+@errors_in_one_line
+def serve(
+    folder: Annotated[Path, typer.Argument(help="Where the queues are.", show_default=False)],
+    port: Annotated[int, typer.Option(help="0 is any free one.")] = 8815,
+    host: Annotated[str, typer.Option(help="Other than loopback needs a token and TLS.")] = "127.0.0.1",
+    memory: Annotated[str, typer.Option(help="Memory of each queue.")] = "64 MiB",
+    disk_limit: Annotated[str | None, typer.Option(help="Disk of each queue; producers wait at it.")] = None,
+    policy: Annotated[str, typer.Option(help="The planner.")] = "half",
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token; or set PENSTOCK_QUEUE_TOKEN.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS key (PEM).")] = None,
+) -> None:
+    """Serve queues to producers and consumers on Arrow Flight, until interrupted."""
+    import signal
+    import sys
+
+    from penstock.queues.server import QueueServer, use_little_memory
+
+    token = token_file.read_text().strip() if token_file else os.environ.get("PENSTOCK_QUEUE_TOKEN")
+    use_little_memory()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    server = QueueServer(
+        folder,
+        host,
+        port,
+        memory=memory,
+        policy=policy,
+        disk_limit=disk_limit,
+        token=token,
+        certificate=certificate,
+        key=key,
+    )
+    typer.echo(f"serving {folder} on {server.location}")
+    # Flight listens in threads of its own; this one waits for a signal.
+    signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    server.close()
+    typer.echo("closed")
+    sys.stdout.flush()
+    os._exit(0)  # a call that a producer holds open would keep the process

@@ -1,0 +1,284 @@
+"""`SpillQueue` and `SpillQueues`: lossless first-in-first-out queues in bounded memory that spill to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from penstock.errors import QueueError
+from penstock.queues.disk import Disk
+from penstock.queues.lanes import Lane
+from penstock.queues.planners import Planner
+from penstock.queues.stats import QueueStats, Recovery
+from penstock.queues.store import Store, positive_number
+
+
+class OneQueue:
+    """One queue: what `SpillQueue` is, and what the members of `SpillQueues` are."""
+
+    _store: Store
+    _lane: Lane
+
+    def put(self, item: Any, timeout: float | None = None) -> bool:
+        """One item enters at the end; False if it was dropped (`on_full="drop-newest"`).
+
+        >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
+        ...     queue.put(b"one"), len(queue)
+        (True, 1)
+        """
+        return self._store.put_many(self._lane, (item,), timeout) == 1
+
+    def put_many(
+        self, items: Iterable[Any], timeout: float | None = None, producer: tuple[str, int] | None = None
+    ) -> int:
+        """Items enter at the end; how many were taken.
+
+        With `durable=True` they survive `kill -9` and loss of power once this has returned. `producer` is a
+        name and a number that grows: what comes with a number that was there before is not taken twice.
+        """
+        if producer is not None and not self._store.durable:
+            raise QueueError("producer=... is kept with the data, so it needs a queue with durable=True.")
+        return self._store.put_many(self._lane, items, timeout, producer)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """The oldest item; waits until there is one, `timeout` seconds at most.
+
+        >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
+        ...     queue.get(timeout=0.01)
+        Traceback (most recent call last):
+        ...
+        penstock.errors.QueueEmptyError: The queue in '...' is empty after 0.01 s.
+        """
+        return self._store.get(self._lane, block, timeout)
+
+    def get_many(self, n: int) -> list[Any]:
+        """The oldest min(n, len) items, at once.
+
+        >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
+        ...     queue.put_many([b"a", b"b", b"c"])
+        ...     queue.get_many(2)
+        3
+        [b'a', b'b']
+        """
+        return self._store.get_many(self._lane, n)
+
+    def peek(self) -> Any:
+        """The oldest item, which stays."""
+        return self._store.peek(self._lane)
+
+    def commit(self, offset: int | None = None) -> int:
+        """Confirm all items before this one, or all that were delivered; the offset.
+
+        With `durable=True` they do not come again after reopening; other delivered items do.
+        """
+        return self._store.commit(self._lane, offset)
+
+    @property
+    def offset(self) -> int:
+        """The number of the next item to be delivered; items are numbered from 0."""
+        return self._lane.got
+
+    @property
+    def committed(self) -> int:
+        """The number of the first item that is not confirmed."""
+        return self._lane.committed
+
+    @property
+    def end(self) -> int:
+        """The number that the next item to come will have."""
+        return self._lane.put
+
+    def __len__(self) -> int:
+        return self._lane.count
+
+    def stats(self) -> QueueStats:
+        """Reads, writes, bytes, cost, and what lies where.
+
+        >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp(), memory=20) as queue:
+        ...     queue.put_many([b"12345"] * 6)
+        ...     found = queue.stats()
+        ...     found.head, found.spilled, found.tail, found.writes
+        6
+        (10, 10, 10, 1)
+        """
+        return self._store.stats([self._lane])
+
+
+class _Folder:
+    """What a folder of queues has, however many there are."""
+
+    _store: Store
+
+    @property
+    def recovery(self) -> Recovery:
+        """What was found when the queue was opened."""
+        return self._store.recovery
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the record batches, None for bytes."""
+        return self._store.items.schema
+
+    def check(self) -> None:
+        """Assert every invariant; for tests."""
+        self._store.check()
+
+    def close(self) -> None:
+        """Close; the contents stay on disk and are there when the folder is opened again."""
+        self._store.close()
+
+    def _leave(self, error: BaseException | None) -> None:
+        self._store.close()
+
+
+class SpillQueue(OneQueue, _Folder):
+    """A first-in-first-out queue that keeps `memory` bytes of its items and spills the others to disk.
+
+    Parameters
+    ----------
+    path
+        A folder of its own; one process opens it at a time.
+    memory
+        Bytes of items in memory, or a text such as "64 MiB". An item has at most half of it.
+    policy
+        What decides on writes and reads: a name of `penstock.queues.planners`, such as "half" or "hybrid".
+    durable
+        Whether `put_many` returns only when its items would survive a loss of power.
+    disk_limit, on_full
+        How much the files may have together, and what happens then: "block", "fail" or "drop-newest".
+    schema
+        A `pyarrow.Schema`: the items are record batches of it. Without one, they are bytes.
+    salvage
+        Open a damaged queue all the same; `recovery` says what is missing.
+
+    >>> import tempfile, penstock as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> with ps.SpillQueue(folder, memory="1 KiB") as queue:
+    ...     queue.put_many(str(i).encode() for i in range(1_000))
+    1000
+    >>> with ps.SpillQueue(folder, memory="1 KiB") as queue:
+    ...     queue.get(), len(queue), queue.recovery.clean
+    (b'0', 999, True)
+
+    Motwani and Thomas, Caching Queues in Memory Buffers (SODA 2004).
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        memory: str | int = "64 MiB",
+        policy: str | Planner = "half",
+        durable: bool = False,
+        *,
+        disk_limit: str | int | None = None,
+        on_full: str = "block",
+        schema: Any = None,
+        salvage: bool = False,
+        disk: Disk | None = None,
+    ) -> None:
+        self._store = Store(path, 1, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
+        self._lane = self._store.lanes[0]
+
+    def __enter__(self) -> SpillQueue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+
+
+class _Member(OneQueue):
+    def __init__(self, store: Store, lane: Lane) -> None:
+        self._store, self._lane = store, lane
+
+
+class SpillQueues(_Folder):
+    """Several queues that share one memory; `queues[i]` is one of them, with the methods of `SpillQueue`.
+
+    >>> import tempfile, penstock as ps
+    >>> with ps.SpillQueues(tempfile.mkdtemp(), queues=2, memory="1 KiB") as queues:
+    ...     queues.put_many(0, [b"a", b"b"])
+    ...     queues[1].put(b"c")
+    ...     queues.get(0), queues[1].get(), len(queues[0])
+    2
+    True
+    (b'a', b'c', 1)
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        queues: int,
+        memory: str | int = "64 MiB",
+        policy: str | Planner = "buffered-head",
+        durable: bool = False,
+        *,
+        disk_limit: str | int | None = None,
+        on_full: str = "block",
+        schema: Any = None,
+        salvage: bool = False,
+        disk: Disk | None = None,
+    ) -> None:
+        number = positive_number(queues)
+        self._store = Store(path, number, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
+        self._members = [_Member(self._store, lane) for lane in self._store.lanes]
+
+    def __getitem__(self, queue: int) -> OneQueue:
+        if isinstance(queue, bool) or not isinstance(queue, int) or not 0 <= queue < len(self._members):
+            raise QueueError(f"There is no queue {queue!r}; there are 0 to {len(self._members) - 1}.")
+        return self._members[queue]
+
+    def __iter__(self) -> Iterator[OneQueue]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._members))
+
+    def put(self, queue: int, item: Any, timeout: float | None = None) -> bool:
+        """As `SpillQueue.put`, in one of the queues."""
+        return self[queue].put(item, timeout)
+
+    def put_many(
+        self,
+        queue: int,
+        items: Iterable[Any],
+        timeout: float | None = None,
+        producer: tuple[str, int] | None = None,
+    ) -> int:
+        """As `SpillQueue.put_many`, in one of the queues."""
+        return self[queue].put_many(items, timeout, producer)
+
+    def get(self, queue: int, block: bool = True, timeout: float | None = None) -> Any:
+        """As `SpillQueue.get`, from one of the queues."""
+        return self[queue].get(block, timeout)
+
+    def get_many(self, queue: int, n: int) -> list[Any]:
+        """As `SpillQueue.get_many`, from one of the queues."""
+        return self[queue].get_many(n)
+
+    def peek(self, queue: int) -> Any:
+        """As `SpillQueue.peek`, of one of the queues."""
+        return self[queue].peek()
+
+    def commit(self, queue: int, offset: int | None = None) -> int:
+        """As `SpillQueue.commit`, for one of the queues."""
+        return self[queue].commit(offset)
+
+    def stats(self) -> QueueStats:
+        """The counts of all queues together."""
+        return self._store.stats(self._store.lanes)
+
+    def __enter__(self) -> SpillQueues:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)

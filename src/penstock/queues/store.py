@@ -1,0 +1,714 @@
+"""The store behind `SpillQueue` and `SpillQueues`: queues that share one memory, one folder and one lock."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import (
+    PenstockError,
+    QueueEmptyError,
+    QueueError,
+    QueueFullError,
+    UnknownPolicyError,
+    hint,
+)
+from penstock.kernels import spill
+from penstock.queues.chunks import Chunk, decode, encode, lengths_of
+from penstock.queues.commits import Commits
+from penstock.queues.disk import Disk
+from penstock.queues.lanes import Block, Lane
+from penstock.queues.lock import Lock
+from penstock.queues.marks import GOT, PUT, PUT_ROWS, Marks
+from penstock.queues.opening import marked_row, producer_tag, recover, settle
+from penstock.queues.planners import Planner, planner, with_block
+from penstock.queues.segments import Segments
+from penstock.queues.stats import QueueStats
+from penstock.units import size as size_of
+
+BLOCK = 1 << 20  # T: chunks of 1 MiB reach nearly the sequential rate of a disk, even with a sync each
+SEGMENT = 64 << 20
+FULL = ("block", "fail", "drop-newest")
+
+# The decisions are compiled for simulations; a call with plain numbers is quicker interpreted.
+_before = getattr(spill.before, "py_func", spill.before)
+_protected = getattr(spill.protected, "py_func", spill.protected)
+_reading = getattr(spill.reading, "py_func", spill.reading)
+_on_demand = getattr(spill.on_demand, "py_func", spill.on_demand)
+
+
+class Store:
+    """Queues in one memory. All methods are safe to call from several threads."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        queues: int,
+        memory: str | int,
+        policy: str | Planner,
+        durable: bool,
+        disk_limit: str | int | None,
+        on_full: str,
+        schema: Any,
+        salvage: bool,
+        disk: Disk | None,
+    ) -> None:
+        spec = planner(policy)
+        if not spec.stores:
+            raise UnknownPolicyError(f"{spec.name!r} is there for comparison in simulations only.")
+        spec = with_block(spec, BLOCK)
+        self.memory = size_of(memory)
+        if spec.name == "greedy-chunk" and spec.block and spec.block > self.memory // (2 * queues):
+            spec = with_block(planner("hybrid"), spec.block)  # T above M/2 means HALF
+        self.plan = spec.sized(self.memory, queues)
+        if on_full not in FULL:
+            raise QueueError(f"on_full={on_full!r} was given{hint(on_full, FULL)}")
+        self.limit = None if disk_limit is None else size_of(disk_limit)
+        if self.limit is not None and self.limit < 4096:
+            raise QueueError(f"disk_limit takes at least 4 KiB; {disk_limit!r} was given.")
+        self.on_full, self.durable, self.planner = on_full, bool(durable), spec
+        # Chunks are at most this long, so that one always fits where a planner reads.
+        grain = min(BLOCK, self.plan.largest)
+        self.grain = min(grain, self.plan.block) if self.plan.kind == spill.GREEDY else grain
+        self.keep = _protected(self.plan.kind, self.plan.memory, self.plan.share, self.plan.block)
+        self.unit = _reading(self.plan.kind, self.plan.memory, self.plan.share, self.plan.block)
+        self.eager = not _on_demand(self.plan.kind)
+        self.folder = Path(path)
+        self.disk = disk or Disk()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.lock = Lock(self.folder)
+        self.closed = False
+        self.commits: Commits | None = None
+        try:
+            self.items = settle(self.folder, queues, self.durable, schema, self.disk)
+            self._open(queues, salvage)
+        except BaseException:
+            self.closed = True
+            self.lock.release()
+            raise
+
+    def _open(self, queues: int, salvage: bool) -> None:
+        self.mutex = threading.RLock()
+        self.arrived = threading.Condition(self.mutex)
+        self.freed = threading.Condition(self.mutex)
+        self.waiting_get = self.waiting_put = 0
+        segment = SEGMENT if self.limit is None else max(1 << 16, min(SEGMENT, self.limit // 8))
+        self.lanes = [
+            Lane(number, Segments(self.folder, number, self.disk, segment, self.durable))
+            for number in range(queues)
+        ]
+        self.marks = Marks(self.folder / "marks", queues)
+        try:
+            if self.durable:
+                self.commits = Commits(self.folder / "commits", queues, self.disk)
+            self.recovery = recover(self.folder, self.lanes, self.marks, self.commits, self.disk, salvage)
+        except BaseException:
+            self.marks.close(clean=False)
+            if self.commits is not None:
+                self.commits.close()
+            raise
+        for lane in self.lanes:
+            lane.put_row = max(lane.put_row, marked_row(self.marks, lane))
+        self.marks.open()
+        self.words = self.marks.words
+        for lane in self.lanes:
+            self._mark(lane, PUT, lane.put)
+            self._mark(lane, GOT, lane.got)
+            self._mark(lane, PUT_ROWS, lane.put_row)
+
+    def _mark(self, lane: Lane, word: int, value: int) -> None:
+        self.words[self.marks.place(lane.number) + word] = value
+
+    def _need_open(self) -> None:
+        if self.closed:
+            raise QueueError(f"The queue in '{self.folder}' is closed.")
+
+    # --- in -------------------------------------------------------------------------------------------
+
+    def put_many(
+        self,
+        lane: Lane,
+        items: Iterable[Any],
+        timeout: float | None = None,
+        producer: tuple[str, int] | None = None,
+    ) -> int:
+        """Items enter at the end; how many were taken (fewer only with on_full="drop-newest")."""
+        encoded = self.items.encode(items)
+        sizes = lengths_of(encoded)
+        if encoded and sizes.max() > self.plan.largest:
+            raise QueueError(
+                f"An item of {int(sizes.max()):,} bytes was given; with a memory of {self.memory:,} and "
+                f"{len(self.lanes)} queue{'s' * (len(self.lanes) > 1)}, {self.planner.name!r} takes items of "
+                f"at most {self.plan.largest:,}. Give more memory or smaller items."
+            )
+        until = None if timeout is None else time.monotonic() + timeout
+        with self.mutex:
+            self._need_open()
+            if producer is not None and producer[1] <= lane.producers.get(producer[0], -1):
+                # The same again: the first one may still be on its way to the disk.
+                taken, upto = len(encoded), lane.segments.appended
+            elif self.durable:
+                taken, upto = self._journal(lane, encoded, sizes, until, producer)
+            else:
+                taken, upto = self._take_in(lane, encoded, sizes, until), 0
+        if self.durable:
+            lane.segments.sync(upto)
+            with self.mutex:
+                if (
+                    not self.closed
+                    and lane.put > self.marks.get(lane.number, PUT)
+                    and (lane.segments.synced >= lane.segments.appended)
+                ):
+                    # Only what is on disk for good may be missed later.
+                    self._mark(lane, PUT, lane.put)
+                    self._mark(lane, PUT_ROWS, lane.put_row)
+        return taken
+
+    def _take_in(self, lane: Lane, items: list[bytes], sizes: np.ndarray, until: float | None) -> int:
+        """Place items, spilling as the planner says."""
+        total, at = int(sizes.sum()), 0
+        even = int(sizes[0]) if len(items) and sizes.min() == sizes.max() else -1
+        ends: np.ndarray | None = None
+        while at < len(items):
+            room = self._room(lane)
+            number, amount = len(items) - at, total
+            if total > room:
+                if ends is None:
+                    ends = np.cumsum(sizes)
+                done = int(ends[at - 1]) if at else 0
+                number = int(np.searchsorted(ends, done + room, side="right")) - at
+                amount = int(ends[at + number - 1]) - done if number else 0
+            if number:
+                part = items if number == len(items) else items[at : at + number]
+                self._place(lane, part, amount, even)
+                at, total = at + number, total - amount
+                if self.waiting_get:
+                    self.arrived.notify_all()
+            else:
+                size = int(sizes[at])
+                need = self._wanted(lane, size, False)[0]
+                if self._over(need) and not self._wait_for_disk(lane, at, len(items), until):
+                    break
+                self._make_room(lane, size, False, limited=True)
+        return at
+
+    def _place(self, lane: Lane, items: list[bytes], size: int, even: int) -> None:
+        if not lane.extend(items, size, self.grain, even):
+            block = Block(list(items), lane.put, size)
+            block.even = even
+            lane.place(block)
+        lane.put += len(items)
+        lane.put_row += self.items.rows(items)
+        place = self.marks.place(lane.number)
+        self.words[place + PUT] = lane.put
+        self.words[place + PUT_ROWS] = lane.put_row
+
+    def _journal(
+        self,
+        lane: Lane,
+        items: list[bytes],
+        sizes: np.ndarray,
+        until: float | None,
+        producer: tuple[str, int] | None,
+    ) -> tuple[int, int]:
+        """Write items to the journal and keep them in memory while the planner does."""
+        parts = _pieces(items, sizes, self.grain)
+        room = self._free_disk()
+        need = int(sizes.sum()) + 4 * len(sizes) + 64 * len(parts)
+        while room is not None and need > room and self.on_full != "drop-newest":
+            # All or nothing: what is acknowledged is one thing.
+            if not self._wait_for_disk(lane, 0, len(items), until, need):
+                return 0, 0
+            room = self._free_disk()
+        taken = 0
+        buffers: list[bytes] = []
+        made: list[tuple[list[bytes], int, int, int, int]] = []
+        first, row = lane.put, lane.put_row
+        for number, (part, lengths, size) in enumerate(parts):
+            if room is not None and (room := room - size - 4 * len(part) - 64) < 0:
+                break
+            rows = self.items.rows(part)
+            tag = producer_tag(*producer, last=number == len(parts) - 1) if producer else b""
+            encoded = encode(part, first, row, rows, tag, lengths)
+            buffers += encoded
+            made.append((part, size, first, row, sum(map(len, encoded))))
+            first, row, taken = first + len(part), row + rows, taken + len(part)
+        if taken < len(items):
+            lane.counters.dropped += len(items) - taken
+        if not made:
+            return 0, 0
+        segment, offset = lane.segments.append(buffers)
+        lane.counters.journal_writes += 1
+        lane.counters.journal_bytes += sum(map(len, buffers))
+        for part, size, number, at_row, length in made:
+            chunk = Chunk(
+                segment, offset, length, number, len(part), size, at_row, self.items.rows(part), b""
+            )
+            offset += length
+            lane.segments.keep(chunk)
+            lane.journal.append(chunk)
+            self._make_room(lane, size, False)
+            lane.place(Block(part, number, size, chunk))
+        lane.put, lane.put_row = first, row
+        if producer is not None and taken == len(items):
+            lane.producers[producer[0]] = producer[1]
+        if self.waiting_get:
+            self.arrived.notify_all()
+        return taken, lane.segments.appended
+
+    # --- the planner ----------------------------------------------------------------------------------
+
+    def _whole(self) -> int:
+        return self.lanes[0].memory if len(self.lanes) == 1 else sum(lane.memory for lane in self.lanes)
+
+    def _room(self, lane: Lane) -> int:
+        """How much may enter before something is written; `check` compares it with the planner."""
+        if self.plan.kind == spill.HALF:
+            return self.plan.memory // 2 - lane.tail() if lane.disk else self.plan.memory - lane.head()
+        return self.plan.memory - self._whole()
+
+    def _wanted(self, lane: Lane, size: int, reads: bool) -> tuple[int, Lane]:
+        """What the planner writes before so much enters: how much, and of which queue."""
+        fullest = max(self.lanes, key=lambda each: each.memory) if len(self.lanes) > 1 else lane
+        plan = self.plan
+        amount, of_fullest = _before(
+            plan.kind,
+            plan.memory,
+            plan.share,
+            plan.block,
+            size,
+            reads,
+            lane.head(),
+            lane.tail(),
+            lane.disk,
+            self._whole(),
+            fullest.memory,
+        )
+        return amount, fullest if of_fullest else lane
+
+    def _make_room(self, lane: Lane, size: int, reads: bool, limited: bool = False) -> None:
+        while True:
+            amount, source = self._wanted(lane, size, reads)
+            if amount == 0 or (limited and self._over(amount)):
+                return
+            if not self._spill(source, amount):
+                # Chunks written under a larger memory may be longer than a planner's reads are now.
+                assert reads, "a planner asked for a write where nothing can be written"
+                return
+
+    def _spill(self, lane: Lane, amount: int) -> bool:
+        """The newest of a queue go to disk, or are forgotten where they are there already."""
+        position, some = len(lane.runs) - 1, False
+        while amount > 0 and position >= 0:
+            run = lane.runs[position]
+            if not run.on_disk:
+                limit = max(run.size - amount, 0)
+                moved = run.cut(max(limit, self.keep) if position == 0 else limit, self.durable)
+                if not moved:
+                    break
+                some = True
+                size = sum(block.size for block in moved)
+                amount -= size
+                stays = bool(run.parts)
+                try:
+                    chunks = self._write(lane, moved)
+                except BaseException:
+                    for block in moved:  # a disk that fails must not cost what is in memory
+                        run.add(block)
+                    raise
+                lane.counters.writes += 1
+                lane.counters.written += size
+                lane.to_disk(position, moved, chunks)
+                if stays:
+                    break
+            position -= 1
+        return some
+
+    def _write(self, lane: Lane, blocks: list[Block]) -> list[Chunk]:
+        """Blocks as chunks on disk, written in one go; what is there already is not written twice."""
+        there = [block.chunk for block in blocks if block.chunk is not None]
+        if self.durable:
+            return there
+        if there:
+            return there + (self._write(lane, blocks[len(there) :]) if len(there) < len(blocks) else [])
+        items = blocks[0].left() if len(blocks) == 1 else [i for block in blocks for i in block.left()]
+        first = blocks[0].first
+        lengths = np.concatenate([block.lengths(block.left()) for block in blocks])
+        pieces = _pieces(items, lengths, self.grain)
+        buffers: list[bytes] = []
+        made = []
+        for part, lengths, size in pieces:
+            encoded = encode(part, first, 0, len(part), b"", lengths)
+            buffers += encoded
+            made.append((first, len(part), size, sum(map(len, encoded))))
+            first += len(part)
+        segment, offset = lane.segments.append(buffers)
+        chunks = []
+        for number, count, size, length in made:
+            chunks.append(Chunk(segment, offset, length, number, count, size, 0, count, b""))
+            offset += length
+            lane.segments.keep(chunks[-1])
+        return chunks
+
+    def _load(self, lane: Lane) -> None:
+        """Read the oldest of a queue, which are on disk, into memory."""
+        chunks = lane.front_chunks(min(self.unit, lane.runs[0].size))
+        self._make_room(lane, sum(chunk.size for chunk in chunks), True)
+        blocks = []
+        for chunk, raw in zip(chunks, lane.segments.read(chunks), strict=True):
+            gone = max(0, lane.got - chunk.first)
+            if gone:  # delivered and confirmed before the queue was opened
+                items = decode(raw)[gone:]
+                blocks.append(Block(items, chunk.first + gone, sum(map(len, items)), chunk))
+            else:
+                blocks.append(Block.of(raw, chunk))
+        lane.from_disk(blocks, chunks)
+        lane.counters.reads += 1
+        lane.counters.read += sum(chunk.size for chunk in chunks)
+
+    # --- the disk limit -------------------------------------------------------------------------------
+
+    def _free_disk(self) -> int | None:
+        if self.limit is None:
+            return None
+        return self.limit - sum(lane.segments.bytes for lane in self.lanes)
+
+    def _over(self, amount: int) -> bool:
+        free = self._free_disk()
+        return free is not None and amount + amount // 64 + 256 > free
+
+    def _wait_for_disk(
+        self, lane: Lane, taken: int, given: int, until: float | None, need: int | None = None
+    ) -> bool:
+        """The disk is full: wait, raise, or say that the rest is dropped (False)."""
+        if self.on_full == "drop-newest":
+            lane.counters.dropped += given - taken
+            return False
+        assert self.limit is not None
+        never = need is not None and need + 256 > self.limit
+        left = None if until is None else until - time.monotonic()
+        if self.on_full == "fail" or never or (left is not None and left <= 0):
+            raise QueueFullError(
+                f"The queue in '{self.folder}' is at its disk limit of {self.limit:,} bytes; {taken:,} of "
+                f"{given:,} items were taken. Consume{' and commit' * self.durable}, raise disk_limit, "
+                "or choose on_full='block' or 'drop-newest'."
+            )
+        self.waiting_put += 1
+        try:
+            self.freed.wait(left)
+        finally:
+            self.waiting_put -= 1
+        self._need_open()
+        return True
+
+    # --- out ------------------------------------------------------------------------------------------
+
+    def get_many(self, lane: Lane, number: int) -> list[Any]:
+        """The oldest items, as many as asked for or as there are."""
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+            raise QueueError(f"get_many takes a number of items from 0 up; {number!r} was given.")
+        found: list[bytes] = []
+        with self.mutex:
+            self._need_open()
+            while number > 0 and lane.count:
+                block = lane.front()
+                if block is None:
+                    self._load(lane)
+                    continue
+                rest = len(block.items) - block.at
+                if number >= rest:
+                    part, size = block.left(), block.size
+                else:
+                    part = block.items[block.at : block.at + number]
+                    size = sum(map(len, part))
+                    block.items[block.at : block.at + number] = [None] * number  # delivered: not ours to keep
+                if found:
+                    found.extend(part)
+                else:
+                    found = part
+                number -= len(part)
+                self._deliver(lane, len(part), size)
+            if self.waiting_put:
+                self.freed.notify_all()
+        return self.items.decode_many(found)
+
+    def get(self, lane: Lane, block: bool = True, timeout: float | None = None) -> Any:
+        """The oldest item; waits for one if need be."""
+        with self.mutex:
+            self._need_open()
+            if not lane.count:
+                self._wait_for_item(lane, block, timeout)
+            front = lane.front()
+            while front is None:
+                self._load(lane)
+                front = lane.front()
+            item = front.items[front.at]
+            front.items[front.at] = None
+            self._deliver(lane, 1, len(item))
+            if self.waiting_put:
+                self.freed.notify_all()
+        return self.items.decode(item)
+
+    def _wait_for_item(self, lane: Lane, block: bool, timeout: float | None) -> None:
+        until = None if timeout is None else time.monotonic() + timeout
+        self.waiting_get += 1
+        try:
+            while not lane.count:
+                left = None if until is None else until - time.monotonic()
+                if not block or (left is not None and left <= 0):
+                    waited = "" if not block or timeout is None else f" after {timeout:g} s"
+                    raise QueueEmptyError(f"The queue in '{self.folder}' is empty{waited}.")
+                self.arrived.wait(left)
+                self._need_open()
+        finally:
+            self.waiting_get -= 1
+
+    def _deliver(self, lane: Lane, number: int, size: int) -> None:
+        done = lane.delivered(number, size)
+        if done is not None:
+            if done.chunk is not None and not self.durable:
+                lane.segments.free(done.chunk)
+            if self.eager and lane.runs and lane.runs[0].on_disk:
+                self._mark(lane, GOT, lane.got)
+                self._load(lane)
+        self.words[self.marks.place(lane.number) + GOT] = lane.got
+
+    def peek(self, lane: Lane) -> Any:
+        """The oldest item, which stays."""
+        with self.mutex:
+            self._need_open()
+            if not lane.count:
+                raise QueueEmptyError(f"The queue in '{self.folder}' is empty.")
+            while lane.front() is None:
+                self._load(lane)
+            front = lane.front()
+            assert front is not None
+            return self.items.decode(front.items[front.at])
+
+    # --- confirmation ---------------------------------------------------------------------------------
+
+    def commit(self, lane: Lane, offset: int | None = None, row: int | None = None) -> int:
+        """Everything before this item is confirmed: it will not come again, and its space is free."""
+        with self.mutex:
+            self._need_open()
+            offset = lane.got if offset is None else offset
+            if isinstance(offset, bool) or not isinstance(offset, int | np.integer):
+                raise QueueError(f"commit takes the number of an item; {offset!r} was given.")
+            if row is None and not lane.committed <= offset <= lane.got:
+                raise QueueError(
+                    f"commit({offset}) was given; items {lane.committed} to {lane.got} can be confirmed "
+                    "(delivered and not yet confirmed). Without a number, all that was delivered is."
+                )
+            if self.commits is None:
+                lane.committed = int(offset)
+                return lane.committed
+            # What is confirmed must be there after a loss of power, or it would be missed.
+            lane.segments.sync(lane.segments.appended)
+            row = row if row is not None else self._row_of(lane, int(offset))
+            leaving = bool(lane.journal) and lane.journal[0].first + lane.journal[0].count <= offset
+            self.commits.confirm(lane.number, int(offset), row, lane.producers if leaving else None)
+            lane.committed, lane.committed_row = int(offset), row
+            while lane.journal and lane.journal[0].first + lane.journal[0].count <= offset:
+                lane.segments.free(lane.journal.popleft())
+            if self.waiting_put:
+                self.freed.notify_all()
+            return lane.committed
+
+    def _row_of(self, lane: Lane, item: int) -> int:
+        """The row with which an item begins."""
+        if self.items.kind == "bytes":
+            return item
+        at = bisect.bisect_right(lane.journal, item, key=lambda chunk: chunk.first) - 1
+        if at < 0 or item >= lane.journal[at].first + lane.journal[at].count:
+            return lane.put_row
+        chunk = lane.journal[at]
+        return chunk.row + self.items.rows(decode(lane.segments.read([chunk])[0])[: item - chunk.first])
+
+    def between(self, lane: Lane, first_row: int, after_row: int) -> list[tuple[int, Any]]:
+        """Unconfirmed items that have rows in this range, each with its first row; nothing is delivered."""
+        with self.mutex:
+            self._need_open()
+            if first_row < lane.committed_row or after_row > lane.put_row or first_row > after_row:
+                raise QueueError(
+                    f"Rows {first_row} to {after_row} were asked for; the queue has rows "
+                    f"{lane.committed_row} to {lane.put_row} (what is confirmed is gone)."
+                )
+            start = max(0, bisect.bisect_right(lane.journal, first_row, key=lambda c: c.row) - 1)
+            chunks = []
+            for at in range(start, len(lane.journal)):
+                chunk = lane.journal[at]
+                if chunk.row >= after_row:
+                    break
+                if chunk.row + chunk.rows > first_row:
+                    chunks.append(chunk)
+            held = {
+                block.chunk.first: list(block.items)
+                for run in lane.runs
+                if not run.on_disk
+                for block in run.parts
+                if block.at == 0 and block.raw is None
+            }
+            absent = [chunk for chunk in chunks if chunk.first not in held]
+            read = dict(zip((chunk.first for chunk in absent), lane.segments.read(absent), strict=True))
+        found = []
+        for chunk in chunks:
+            row = chunk.row
+            for item in held.get(chunk.first) or decode(read[chunk.first]):
+                rows = self.items.rows([item])
+                if row < after_row and row + rows > first_row:
+                    found.append((row, self.items.decode(item)))
+                row += rows
+        return found
+
+    def chunk_end(self, lane: Lane, row: int) -> int:
+        """The row after the last one of the chunk that has this row."""
+        with self.mutex:
+            self._need_open()
+            at = bisect.bisect_right(lane.journal, row, key=lambda chunk: chunk.row) - 1
+            return lane.journal[at].row + lane.journal[at].rows if at >= 0 else lane.put_row
+
+    def commit_row(self, lane: Lane, row: int) -> None:
+        """Everything before this row is confirmed and leaves the queue, delivered or not."""
+        with self.mutex:
+            self._need_open()
+            if row <= lane.committed_row:
+                return
+            if row > lane.put_row:
+                raise QueueError(f"Row {row} was confirmed; the queue has {lane.put_row} so far.")
+            item = lane.put
+            for chunk in lane.journal:
+                if chunk.row + chunk.rows > row:
+                    item, at = chunk.first, chunk.row
+                    for each in decode(lane.segments.read([chunk])[0]):
+                        at += self.items.rows([each])
+                        if at > row:
+                            break
+                        item += 1
+                    break
+            self._skip(lane, item)
+            self.commit(lane, item, row)
+
+    def _skip(self, lane: Lane, item: int) -> None:
+        """Everything before this item leaves the queue; what is on disk only is not read for it."""
+        while lane.got < item and lane.runs:
+            run = lane.runs[0]
+            part = run.parts[0]
+            if run.on_disk:
+                after, have = part.first + part.count, max(part.first, lane.got)
+                lane.got = min(after, item)
+                lane.count -= lane.got - have
+                if after <= item:
+                    run.parts.popleft()
+                    run.size -= part.size
+                    lane.disk -= part.size
+                if not run.parts:
+                    lane.runs.pop(0)
+            else:
+                part.open()
+                number = min(item - part.first, len(part.items) - part.at)
+                lane.delivered(number, sum(map(len, part.items[part.at : part.at + number])))
+        lane.got = max(lane.got, item)
+        self._mark(lane, GOT, lane.got)
+
+    # --- the rest -------------------------------------------------------------------------------------
+
+    def stats(self, lanes: Sequence[Lane]) -> QueueStats:
+        """The counts of some queues together."""
+        with self.mutex:
+            counters = [lane.counters for lane in lanes]
+            return QueueStats(
+                items=sum(lane.count for lane in lanes),
+                head=sum(lane.head() for lane in lanes),
+                spilled=sum(lane.disk for lane in lanes),
+                tail=sum(lane.memory - lane.head() for lane in lanes),
+                memory=sum(lane.memory for lane in lanes),
+                reads=sum(c.reads for c in counters),
+                writes=sum(c.writes for c in counters),
+                bytes_read=sum(c.read for c in counters),
+                bytes_written=sum(c.written for c in counters),
+                journal_writes=sum(c.journal_writes for c in counters),
+                journal_bytes=sum(c.journal_bytes for c in counters),
+                syncs=sum(lane.segments.syncs for lane in lanes),
+                dropped=sum(c.dropped for c in counters),
+                disk_bytes=sum(lane.segments.bytes for lane in lanes),
+                block=self.planner.block or BLOCK,
+            )
+
+    def check(self) -> None:
+        """Assert every invariant: bookkeeping, memory, and that room is what the planner means by it."""
+        with self.mutex:
+            for lane in self.lanes:
+                lane.check()
+                room = self._room(lane)
+                if 0 <= room < self.plan.largest:
+                    assert self._wanted(lane, room + 1, False)[0] > 0
+                if room >= 0:
+                    assert self._wanted(lane, room, False)[0] == 0
+            assert self._whole() <= self.memory
+
+    def close(self) -> None:
+        """Close the queues; without `durable`, what is in memory goes to disk first."""
+        with self.mutex:
+            if self.closed:
+                return
+            try:
+                for lane in self.lanes:
+                    if not self.durable:
+                        for run in lane.runs:
+                            blocks = [b for b in run.parts if not run.on_disk and b.chunk is None]
+                            if blocks:
+                                self._write(lane, blocks)
+                    for segment in lane.segments.files.values():
+                        if segment is lane.segments.active:
+                            self.disk.sync(segment.file, segment.path)
+                    if self.durable:
+                        self._mark(lane, PUT, lane.put)
+                        self._mark(lane, PUT_ROWS, lane.put_row)
+                self.disk.sync_folder(self.folder)
+            except BaseException:
+                self._release(clean=False)
+                raise
+            self._release(clean=True)
+
+    def _release(self, clean: bool) -> None:
+        self.closed = True
+        self.arrived.notify_all()
+        self.freed.notify_all()
+        for lane in self.lanes:
+            lane.segments.close()
+        self.marks.close(clean)
+        if self.commits is not None:
+            self.commits.close()
+        self.lock.release()
+
+
+def _pieces(items: list[bytes], sizes: np.ndarray, longest: int) -> list[tuple[list[bytes], np.ndarray, int]]:
+    """Items in pieces of at most this size (an item that is larger is a piece), with their sizes."""
+    total = int(sizes.sum())
+    if total <= longest:
+        return [(items, sizes, total)] if items else []
+    ends = np.cumsum(sizes)
+    found, at, done = [], 0, 0
+    while at < len(items):
+        after = max(at + 1, int(np.searchsorted(ends, done + longest, side="right")))
+        found.append((items[at:after], sizes[at:after], int(ends[after - 1]) - done))
+        at, done = after, int(ends[after - 1])
+    return found
+
+
+def positive_number(queues: Any) -> int:
+    """A number of queues, or an error.
+
+    >>> from penstock.queues.store import positive_number
+    >>> positive_number(3)
+    3
+    """
+    if isinstance(queues, bool) or not isinstance(queues, int | np.integer) or not 1 <= queues <= 99_999:
+        raise PenstockError(f"queues takes a whole number from 1 to 99,999; {queues!r} was given.")
+    return int(queues)

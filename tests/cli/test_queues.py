@@ -1,0 +1,67 @@
+"""`penstock queues` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+import penstock as ps
+from penstock.cli import app
+
+
+def invoke(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["queues", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_simulate(tmp_path: Path) -> None:
+    out, plot = tmp_path / "rows.json", tmp_path / "course.png"
+    said = invoke(
+        "simulate",
+        "--arrivals",
+        "3,0,3,3,0,0,3,3,1,1",
+        "--memory",
+        "6",
+        "--json",
+        str(out),
+        "--plot",
+        str(plot),
+    )
+    assert "Ratios are to the optimum 2." in said
+    rows = {row["planner"]: row for row in json.loads(out.read_text())["rows"]}
+    assert rows["half-late"]["ratio"] == 2.5
+    assert plot.stat().st_size > 10_000
+
+
+def test_simulate_the_proofs() -> None:
+    assert "half" in invoke("simulate", "--pattern", "theorem-2.2", "--memory", "8", "--ticks", "30")
+    assert "static" in invoke("simulate", "--pattern", "theorem-4.3", "--memory", "16")
+    assert "buffered-head" in invoke(
+        "simulate", "--pattern", "theorem-4.4", "--memory", "16", "--ticks", "50"
+    )
+    assert "can cost less" in invoke("simulate", "--pattern", "bursts", "--memory", "50", "--ticks", "5000")
+    assert "hybrid" in invoke("simulate", "--pattern", "poisson", "--block", "3", "--ticks", "20")
+    assert "did you mean" in invoke("simulate", "--pattern", "burst", code=2)
+
+
+def test_verify_and_inspect(tmp_path: Path) -> None:
+    with ps.SpillQueue(tmp_path, memory=1_000, durable=True) as queue:
+        for _ in range(30):
+            queue.put_many([b"x" * 50] * 10)
+    assert "whole: 300 items in 30 chunks" in invoke("verify", str(tmp_path))
+    assert "300 items (0 to 300)" in invoke("inspect", str(tmp_path))
+    file = next(tmp_path.glob("*.seg"))
+    raw = bytearray(file.read_bytes())
+    raw[1_000] ^= 1
+    file.write_bytes(raw)
+    said = invoke("verify", str(tmp_path), code=1)
+    assert f"damage: {file.name} at offset" in said
+    assert "items 10 to 19 are missing (10)" in said
+    assert "holds no queue" in invoke("verify", str(tmp_path / "nothing"), code=2)
+
+
+def test_serve_refuses_strangers(tmp_path: Path) -> None:
+    assert "token and TLS" in invoke("serve", str(tmp_path), "--host", "0.0.0.0", "--port", "0", code=2)
