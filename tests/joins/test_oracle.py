@@ -163,6 +163,8 @@ def test_by_hand(variant: Variant, step: str) -> None:
     case = Case(BY_HAND.left, BY_HAND.right, BY_HAND.within, BY_HAND.budget, step=step)
     named = {"age with a number": ps.policies.Age(k=3), "age with a pair": ps.policies.Age(k=(3, 2))}
     named |= {f"gdj method {m}": ps.policies.GreedyDualJoin(method=m) for m in (1, 2, 3)}
+    model = ps.models.Stationary("abc", [0.5, 0.125, 0.375])
+    named["heeb"] = ps.policies.Heeb(left=model, right=model, alpha=3.0)
     policy = named.get(variant.name, ps.policies.Age(k="tuple") if "age" in variant.name else variant.oracle)
     assert_agrees(case, case.run(policy), variant, policy)
 
@@ -255,6 +257,9 @@ def test_large_buffers(variant: Variant) -> None:
     case = Case(left, right, within=1_500, budget=900, allocation="proportional")
     named = {"age with a number": ps.policies.Age(k=400), "age with a pair": ps.policies.Age(k=(2_000, 100))}
     named |= {f"gdj method {m}": ps.policies.GreedyDualJoin(initial=0.5, method=m) for m in (1, 2, 3)}
+    shares = random.permutation(np.arange(1, 61)) / 1830  # of a key each, so that no two tie
+    model = ps.models.Stationary(range(60), shares)
+    named["heeb"] = ps.policies.Heeb(left=model, right=model, alpha=200.0)
     policy = named.get(variant.name, variant.oracle)
     assert_agrees(case, case.run(policy), variant, policy)
 

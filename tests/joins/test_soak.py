@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import SnapshotError
-from tests.joins.agreement import VARIANTS, Variant, assert_agrees, cases, events
+from tests.joins.agreement import VARIANTS, Variant, assert_agrees, cases, events, online
 from tests.joins.test_contract import Feed, feed, specs, trajectory
 
 pytestmark = pytest.mark.soak
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.soak
 SOAK = settings.get_profile("soak")
 every_step = pytest.mark.parametrize("step", ["arrival", "tick"])
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
-every_policy = pytest.mark.parametrize("spec", specs())
+every_policy = pytest.mark.parametrize("spec", specs(online()))
 
 
 @every_step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pandas as pd
 import pytest
 
 import penstock as ps
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SnapshotError
+from penstock.patterns import snapshot
 from penstock.spark import match_pattern
+from penstock.spark.ledger import seal
+from penstock.spark.matcher import Matcher, MatchSpec
 from tests.spark.conftest import write_files
 
 TEXT = "PATTERN SEQ(A a, !B, C c, a.k = c.k = B.k) WITHIN 30 s RETURN a.n AS first, c.n AS last"
@@ -34,6 +38,23 @@ def events(n: int, seed: int = 3) -> pd.DataFrame:
 
 def pairs(frame: pd.DataFrame) -> Counter[Any]:
     return Counter(zip(frame["first"].tolist(), frame["last"].tolist(), strict=True))
+
+
+def test_foreign_state_is_refused_and_runs_nothing() -> None:
+    spec = MatchSpec(ps.Pattern.parse(TEXT), "type", "ts", "int64", "us", 0.0, ("k", "n"), (), "columnar")
+    harmful = b"cbuiltins\nexec\n(Vraise SystemExit\ntR."  # a pickle that calls exec
+    header = snapshot.pack({})[:8]
+    for data in (b"", bytes(100), harmful, seal(harmful), header + harmful, packed_raw(harmful)):
+        with pytest.raises(SnapshotError):
+            Matcher.from_bytes(spec, data)
+    again = Matcher.from_bytes(spec, Matcher(spec).to_bytes())
+    assert again.streams == {}
+
+
+def packed_raw(body: bytes) -> bytes:
+    """A body that was pickled elsewhere, with a header and a checksum that are right."""
+    packed = zlib.compress(body, 1)
+    return snapshot._HEADER.pack(snapshot.MAGIC, snapshot.VERSION, zlib.crc32(packed), len(packed)) + packed
 
 
 @pytest.mark.parametrize("text", [TEXT, TRAILING])

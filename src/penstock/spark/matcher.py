@@ -6,7 +6,6 @@ come as Arrow tables.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.patterns import Attr, Pattern, PatternState
-from penstock.spark.ledger import seal, unseal
+from penstock.patterns import Attr, Pattern, PatternState, snapshot
+from penstock.spark.ledger import refuse_changes
 from penstock.spark.pack import as_numbers, from_blob, to_blob
 
 START, END = "match_start", "match_end"
@@ -250,14 +249,12 @@ class Matcher:
             "latest": self.latest,
             "released": self.released,
         }
-        return seal(pickle.dumps(content, protocol=5))
+        return snapshot.pack(content)
 
     @classmethod
     def from_bytes(cls, spec: MatchSpec, data: bytes) -> Matcher:
         """The counterpart; refuses the state of another query."""
-        from penstock.spark.ledger import refuse_changes
-
-        content = pickle.loads(unseal(data))
+        content = snapshot.unpack(data)
         refuse_changes(content["fixed"], spec.fixed())
         matcher = cls(spec)
         matcher.streams = {key: Stream.load(spec, part) for key, part in content["streams"].items()}
