@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         optimal_join,
         plan,
     )
+    from penstock.lookup import LookupCache, LookupRun, LookupStats, plan_lookup
     from penstock.window import Landmark, Rows, Within
 
 __version__ = "0.1.0"
@@ -44,6 +45,9 @@ __all__ = [
     "JoinState",
     "JoinStats",
     "Landmark",
+    "LookupCache",
+    "LookupRun",
+    "LookupStats",
     "ManyRun",
     "ManyState",
     "ManyStats",
@@ -59,6 +63,7 @@ __all__ = [
     "models",
     "optimal_join",
     "plan",
+    "plan_lookup",
     "policies",
 ]
 
@@ -68,6 +73,7 @@ _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "lookup": ("LookupCache", "LookupRun", "LookupStats", "plan_lookup"),
     "window": ("Landmark", "Rows", "Within"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
