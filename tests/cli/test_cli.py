@@ -131,7 +131,10 @@ def test_policies_lists_the_registry(tmp_path: Path) -> None:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("command", [(), ("plan",), ("policies",), ("join",), ("reconcile",), ("demo",)])
+@pytest.mark.parametrize(
+    "command",
+    [(), ("plan",), ("policies",), ("join",), ("reconcile",), ("plan-lookup",), ("enrich",), ("demo",)],
+)
 def test_help_shows_an_example(command) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0

@@ -77,6 +77,7 @@ class LookupCache:
     ['tea', 'milk', 'tea', None]
     >>> run.stats.hits, run.stats.misses, run.stats.queries
     (1, 3, 1)
+    >>> folder.cleanup()
     """
 
     def __init__(

@@ -104,8 +104,8 @@ def plan_lookup(
         raise PenstockError(f"target={target!r} is not a hit rate; give one above 0 and up to 1.")
     if sizes is None:
         sizes = sorted({max(1, round(share * keys)) for share in SHARES})
-    wanted = [entries_of(size) for size in sizes]
-    names = list(caching_names() if policies is None else policies)
+    wanted = list(dict.fromkeys(entries_of(size) for size in sizes))
+    names = list(dict.fromkeys(caching_names() if policies is None else policies))
     if not wanted or not names:
         raise PenstockError("A plan needs one size and one policy at least.")
     specs = {name: caching_policy(name) for name in names}
