@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.spark.join import bounded_join
+    from penstock.spark.lookup import lookup_join
     from penstock.spark.many import bounded_join_many
     from penstock.spark.monitor import PipelineMonitor
     from penstock.spark.reconciliation import reconcile
     from penstock.spark.split import write_split
 
-__all__ = ["PipelineMonitor", "bounded_join", "bounded_join_many", "reconcile", "write_split"]
+__all__ = [
+    "PipelineMonitor",
+    "bounded_join",
+    "bounded_join_many",
+    "lookup_join",
+    "reconcile",
+    "write_split",
+]
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -27,6 +35,7 @@ _HOMES = {
     "PipelineMonitor": "monitor",
     "bounded_join": "join",
     "bounded_join_many": "many",
+    "lookup_join": "lookup",
     "reconcile": "reconciliation",
     "write_split": "split",
 }
