@@ -11,12 +11,13 @@ import numba
 import numpy as np
 from rich.console import Console
 
-from benchmarks import growth, heeb, hot, offline, spark, startup
+from benchmarks import growth, heeb, hot, lookup, offline, spark, startup
 
 SUITES = {
     "growth": growth.run,
     "hot": hot.run,
     "heeb": heeb.run,
+    "lookup": lookup.run,
     "offline": offline.run,
     "startup": startup.run,
     "spark": spark.run,

@@ -48,7 +48,7 @@ class Database:
         self._own = self._engine is None  # a pool that was given is not ours to close
         self._url = url.url if self._engine is not None else _url(url)
         self._what, self._given, self._columns = what, schema, columns
-        self._table = what if isinstance(what, sqlalchemy.Table) else None
+        self._table: Any = what if isinstance(what, sqlalchemy.Table) else None
         self._bound: Bound | None = None
         if self._table is None and not (isinstance(what, str) and " " not in what.strip()):
             if len(key) > 1:

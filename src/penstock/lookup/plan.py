@@ -115,7 +115,7 @@ def plan_lookup(
         cache.request(codes)
         return LookupRow(name, size, cache.hits, len(codes), specs[name].needs_future)
 
-    rows = []
+    rows: list[LookupRow] = []
     for name in names:
         for size in wanted:
             if progress is not None:

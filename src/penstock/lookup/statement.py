@@ -60,8 +60,10 @@ def bound_of(statement: Any, key: str) -> Bound:
             return part.left.in_(sa.bindparam(name, expanding=True))
         return None
 
-    many = visitors.replacement_traverse(statement, {}, replace)
-    return Bound(many, name, True) if len(found) == 1 and len(binds) == 1 else Bound(statement, name, False)
+    replaced: Any = visitors.replacement_traverse(statement, {}, replace)  # type: ignore[call-overload]
+    return (
+        Bound(replaced, name, True) if len(found) == 1 and len(binds) == 1 else Bound(statement, name, False)
+    )
 
 
 def _the_one(names: set[str], statement: Any) -> str:

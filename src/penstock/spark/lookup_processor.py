@@ -72,7 +72,7 @@ class LookupProcessor(StatefulProcessor):
         found = self.remembered.pop(token, None)
         if found is not None:
             return found.state
-        values = [self.snapshot.getValue((i,)) for i in range(parts)]
+        values: list[Any] = [self.snapshot.getValue((i,)) for i in range(parts)]
         if any(value is None for value in values):
             raise SnapshotError("The state of a bucket is damaged: a part of its snapshot is missing.")
         return self.lookup.start().restore(b"".join(bytes(value[0]) for value in values))
