@@ -14,8 +14,7 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import lookup_join
-from penstock.spark.lookup_processor import LookupProcessor
-from tests.spark.support import rows_of
+from tests.spark.support import python_workers, rows_of
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is an extra")
@@ -82,7 +81,8 @@ def test_a_stream_that_is_restarted(spark: Any, table: tuple[str, str], tmp_path
     for i, frame in enumerate(frames[:2]):
         frame.to_parquet(folder / f"{i}.parquet")
     run()
-    LookupProcessor.remembered.clear()
+    for worker in python_workers():  # those that come next must restore the state
+        worker.kill()
     frames[2].to_parquet(folder / "2.parquet")
     (last,) = run()
     assert rows_of(pd.concat(parts)) == wanted(pd.concat(frames), "left")
