@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         optimal_join,
         plan,
     )
+    from penstock.lookup import LookupCache, LookupRun, LookupStats, plan_lookup
     from penstock.patterns import Pattern
     from penstock.queues import SpillQueue, SpillQueues
     from penstock.window import Landmark, Rows, Within
@@ -46,6 +47,9 @@ __all__ = [
     "JoinState",
     "JoinStats",
     "Landmark",
+    "LookupCache",
+    "LookupRun",
+    "LookupStats",
     "ManyRun",
     "ManyState",
     "ManyStats",
@@ -65,6 +69,7 @@ __all__ = [
     "optimal_join",
     "patterns",
     "plan",
+    "plan_lookup",
     "policies",
 ]
 
@@ -74,6 +79,7 @@ _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "lookup": ("LookupCache", "LookupRun", "LookupStats", "plan_lookup"),
     "patterns": ("Pattern",),
     "queues": ("SpillQueue", "SpillQueues"),
     "window": ("Landmark", "Rows", "Within"),

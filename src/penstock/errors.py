@@ -88,6 +88,14 @@ class QueueDamageError(QueueError):
     """Files of a queue are damaged; the message has the file and the offset."""
 
 
+class FetchError(PenstockError):
+    """A table could not be asked: its database is away for longer than the deadline, or refuses the query."""
+
+
+class MissingKeyError(PenstockError):
+    """A stream asks for a key that a table does not have, where that was said to be an error."""
+
+
 def hint(given: object, allowed: Iterable[object]) -> str:
     """The tail of a message: the closest allowed word, and the list of all of them.
 

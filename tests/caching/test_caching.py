@@ -17,10 +17,10 @@ import penstock as ps
 from penstock import caching
 from penstock.errors import BudgetError, PenstockError, PolicyOptionError, UnknownPolicyError
 from penstock.joins import follow_decisions
-from tests.oracles.caching import hits_of, most_hits
+from tests.oracles.caching import cheapest_hits, clock_hits, gdj_hits, hits_of, most_hits
 
 POLICIES = ["fifo", "lru", "lfu", "prob", "lfd", "lfd:bypass=true"]
-ALL = [*POLICIES, "rand"]
+ALL = [*POLICIES, "rand", "gdj", "clock", "clock-exp"]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 traces = st.lists(st.integers(0, 9), max_size=120)
@@ -35,6 +35,34 @@ def test_same_hits_as_the_plain_cache(policy: str, requests: list[int], capacity
     assert run.hit.tolist() == hits_of(requests, policy, capacity)
     assert run.hits == sum(run.hit.tolist())
     assert run.misses == min(capacity, len(set(requests))) + run.evicted + run.refused
+
+
+@pytest.mark.nojit
+@settings(max_examples=80)
+@given(requests=traces, capacity=st.integers(1, 12))
+def test_same_hits_as_the_plain_credits_and_hands(requests: list[int], capacity: int) -> None:
+    keys = np.array(requests, np.int64)
+    plain = {
+        "gdj": gdj_hits(requests, capacity),
+        "gdj:initial=0.3,method=3": gdj_hits(requests, capacity, 0.3),
+        "gdj:method=2": gdj_hits(requests, capacity, ranks=True),
+        "clock": clock_hits(requests, capacity),
+        "clock-exp": clock_hits(requests, capacity, 0.95),
+        "clock-exp:rho=0.4": clock_hits(requests, capacity, 0.4),
+    }
+    for policy, hits in plain.items():
+        assert caching.replay(keys, policy, capacity).hit.tolist() == hits, policy
+
+
+@pytest.mark.nojit
+@settings(max_examples=60)
+@given(requests=traces, capacity=st.integers(1, 9), seed=st.integers(0, 99))
+def test_costs_decide_who_goes(requests: list[int], capacity: int, seed: int) -> None:
+    costs = np.random.default_rng(seed).integers(0, 20, 10)[requests].astype(float)
+    cache = caching.Cache("gdj", capacity, costs=True)
+    found = cache.request(np.array(requests, np.int64), costs=costs)
+    cache.check()
+    assert found.hit.tolist() == cheapest_hits(requests, costs.tolist(), capacity)
 
 
 @settings(max_examples=100)
@@ -106,7 +134,7 @@ def test_batches_change_nothing(policy: str, requests: list[int], cut: int, capa
     assert np.concatenate([part.slot for part in parts]).tolist() == whole.slot.tolist()
 
 
-@pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "prob", "rand"])
+@pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "prob", "rand", "gdj", "clock", "clock-exp"])
 def test_random_requests_and_keys_that_are_forgotten(policy: str) -> None:
     """Invariants hold after every operation, and slots say where keys are."""
     random = np.random.default_rng(2)

@@ -132,7 +132,18 @@ def test_policies_lists_the_registry(tmp_path: Path) -> None:
 
 @pytest.mark.nojit
 @pytest.mark.parametrize(
-    "command", [(), ("plan",), ("policies",), ("match",), ("join",), ("reconcile",), ("demo",)]
+    "command",
+    [
+        (),
+        ("plan",),
+        ("policies",),
+        ("match",),
+        ("join",),
+        ("reconcile",),
+        ("plan-lookup",),
+        ("enrich",),
+        ("demo",),
+    ],
 )
 def test_help_shows_an_example(command) -> None:
     result = run(*command, "--help")

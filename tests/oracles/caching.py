@@ -58,6 +58,64 @@ def hits_of(requests: list[Any], policy: str, capacity: int) -> list[bool]:
     return found
 
 
+def clock_hits(requests: list[Any], capacity: int, rho: float | None = None) -> list[bool]:
+    """Which requests are hits of CLOCK, of CLOCK-EXP with a `rho`: a hand that walks."""
+    ring: list[list[Any] | None] = [None] * capacity  # key and score
+    hand, found = 0, []
+    for key in requests:
+        there = next((each for each in ring if each is not None and each[0] == key), None)
+        found.append(there is not None)
+        if there is not None:
+            there[1] += 1
+            continue
+        empty = [(hand + i) % capacity for i in range(capacity) if ring[(hand + i) % capacity] is None]
+        if empty:
+            ring[empty[0]] = [key, 1.0]
+            continue
+        while True:
+            here = ring[hand]
+            assert here is not None
+            here[1] = here[1] - 1 if rho is None else here[1] * rho
+            gone = here[1] < (0 if rho is None else 0.01)
+            if gone:
+                ring[hand] = [key, 1.0]
+            hand = (hand + 1) % capacity
+            if gone:
+                break
+    return found
+
+
+def gdj_hits(requests: list[Any], capacity: int, initial: float = 0.9, ranks: bool = False) -> list[bool]:
+    """Which requests are hits of GreedyDual-Join: the least credit goes, then the least recently used."""
+    credits: dict[Any, list[float]] = {}  # key -> credit, last use
+    found = []
+    for now, key in enumerate(requests):
+        found.append(key in credits)
+        if key in credits:
+            order = sorted(credits, key=lambda k: tuple(credits[k]))
+            credits[key][0] += order.index(key) + 1 if ranks else 1
+            credits[key][1] = now
+            continue
+        if len(credits) == capacity:
+            del credits[min(credits, key=lambda k: tuple(credits[k]))]
+        ascending = sorted(credit for credit, _ in credits.values())
+        credits[key] = [ascending[int(initial * (len(ascending) - 1))] if ascending else 0.0, now]
+    return found
+
+
+def cheapest_hits(requests: list[Any], costs: list[float], capacity: int) -> list[bool]:
+    """Which requests are hits of GreedyDual with these costs of misses."""
+    worth: dict[Any, list[float]] = {}
+    level, found = 0.0, []
+    for now, (key, cost) in enumerate(zip(requests, costs, strict=True)):
+        found.append(key in worth)
+        if key not in worth and len(worth) == capacity:
+            goes = min(worth, key=lambda k: tuple(worth[k]))
+            level = worth.pop(goes)[0]
+        worth[key] = [level + cost, now]
+    return found
+
+
 def most_hits(requests: list[Any], capacity: int) -> int:
     """The most hits of any decisions: after a request any part of what was there or has come may stay."""
     best: dict[frozenset[Any], int] = {frozenset(): 0}

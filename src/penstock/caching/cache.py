@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from penstock.budget import Tuples, budget_of
-from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.errors import BudgetError, PenstockError, SnapshotError, UnknownPolicyError, hint
 from penstock.kernels.cache import (
     CAPACITY,
     EVICTED,
-    HIGH,
     HITS,
     KEY,
     LIVE,
@@ -21,9 +20,12 @@ from penstock.kernels.cache import (
     Answers,
     answer,
     find,
+    find_all,
     forget,
+    live_slots,
     new_cache,
 )
+from penstock.kernels.cache_bytes import LIMIT, TAKEN, answer_sized, new_room
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
 
@@ -39,6 +41,8 @@ class Cache:
 
     `policy` is a name, a name with options, or a policy object, and must be one of
     `penstock.policies.caching_names()`. `requests` is the whole trace for policies that need it (`lfd`).
+    With `limit`, the entries together take at most so many bytes, and each request comes with the size of
+    its entry; key counts may take `count_bytes`. With `costs`, each comes with what a miss of it costs.
 
     >>> from penstock.caching import Cache
     >>> cache = Cache("lru", budget=2)
@@ -49,42 +53,106 @@ class Cache:
     (1, 4, 2)
     """
 
-    def __init__(self, policy: str | Policy, budget: Any, *, requests: Any = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        policy: str | Policy,
+        budget: Any,
+        *,
+        requests: Any = None,
+        seed: int = 0,
+        limit: int | None = None,
+        count_bytes: int | None = None,
+        costs: bool = False,
+    ) -> None:
         self.policy = caching_policy(policy)
         self.capacity = entries_of(budget)
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**62:
             raise PenstockError(f"seed={seed!r} is not allowed; it must be a whole number from 0 up.")
         trace = None if requests is None else whole_keys(requests)
-        self._state = self.policy.build_cache(CacheSetting(self.capacity, trace))
+        if costs and not self.policy.weighs_costs:
+            raise UnknownPolicyError(
+                f"{self.policy.name} does not weigh costs{hint(self.policy.name, weighing_names())}"
+            )
+        self._state = self.policy.build_cache(CacheSetting(self.capacity, trace, count_bytes, costs))
         self._trace = len(trace) if self.policy.needs_future and trace is not None else None
         self._cache = new_cache(self.capacity, int(seed))
+        self._room = None if limit is None else new_room(self.capacity, limit)
+        self._costs = costs
         self.seconds = 0.0
 
-    def request(self, keys: Any) -> Answers:
-        """Answer a batch of requests in their order."""
+    def request(self, keys: Any, sizes: Any = None, costs: Any = None) -> Answers:
+        """Answer a batch of requests in their order.
+
+        >>> from penstock.caching import Cache
+        >>> cache = Cache("fifo", budget=9, limit=100)
+        >>> cache.request([7, 8, 7, 9, 7], sizes=[60, 40, 60, 10, 60]).hit.tolist()
+        [0, 0, 1, 0, 0]
+        """
         keys = whole_keys(keys)
         if self._trace is not None and self.requests + len(keys) > self._trace:
             raise PenstockError(
                 f"{self.policy.spell()} was told of {self._trace:,} requests; more have come than that."
             )
         out = Answers(np.zeros(len(keys), np.uint8), np.zeros(len(keys), np.int32))
+        weights = np.zeros(len(keys), np.int64) if self._room is None else _one_each("sizes", sizes, keys)
+        prices = _one_each("costs", costs, keys, np.float64) if self._costs else None
         for start in range(0, len(keys), CHUNK):
-            part = keys[start : start + CHUNK]
-            self._state = self.policy.reserve(self._state, len(part))
+            part = slice(start, start + CHUNK)
+            self._state = self.policy.reserve(self._state, len(keys[part]))
+            if prices is not None:
+                self._state = self._state.priced(prices[part])
             began = clock.perf_counter()
-            answer(self._state, self._cache, part, Answers(*(array[start : start + CHUNK] for array in out)))
+            self._answer(keys[part], weights[part], Answers(*(array[part] for array in out)))
             self.seconds += clock.perf_counter() - began
         return out
 
+    def _answer(self, keys: np.ndarray, sizes: np.ndarray, out: Answers) -> None:
+        if self._room is None:
+            answer(self._state, self._cache, keys, out)
+        else:
+            answer_sized(self._state, self._cache, self._room, keys, sizes, out)
+
     def warm(self) -> Cache:
         """Load or compile the kernel by answering nothing."""
-        answer(
-            self._state,
-            self._cache,
-            np.empty(0, np.int64),
-            Answers(np.zeros(0, np.uint8), np.zeros(0, np.int32)),
-        )
+        none = np.empty(0, np.int64)
+        self._answer(none, none, Answers(np.zeros(0, np.uint8), np.zeros(0, np.int32)))
         return self
+
+    def slots(self, keys: Any) -> np.ndarray:
+        """Where keys are, 0 for those that are not there. Nothing is counted.
+
+        >>> from penstock.caching import Cache
+        >>> cache = Cache("lru", budget=2)
+        >>> _ = cache.request([7, 8])
+        >>> cache.slots([8, 9]).tolist()
+        [2, 0]
+        """
+        return np.asarray(find_all(self._cache, whole_keys(keys)))
+
+    @property
+    def held(self) -> np.ndarray:
+        """The slots that hold a key."""
+        return np.asarray(live_slots(self._cache))
+
+    @property
+    def taken(self) -> int:
+        """Bytes that the entries take; 0 without a limit."""
+        return 0 if self._room is None else int(self._room.bytes[TAKEN])
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What makes up the state, to be stored."""
+        return self._cache, self._state, self._room
+
+    @parts.setter
+    def parts(self, stored: tuple[Any, ...]) -> None:
+        cache, state, room = stored
+        if type(state) is not type(self._state) or cache.meta[CAPACITY] != self.capacity:
+            raise SnapshotError(
+                f"The snapshot is of a cache with {cache.meta[CAPACITY]:,} entries and the state of another "
+                f"policy or size; this one has {self.capacity:,} under {self.policy.spell()}."
+            )
+        self._cache, self._state, self._room = cache, state, room
 
     def forget(self, key: int) -> bool:
         """Take a key out, since what it stands for has changed; whether it was there.
@@ -95,7 +163,10 @@ class Cache:
         >>> cache.forget(7), 7 in cache, 8 in cache
         (True, False, True)
         """
-        return bool(forget(self._state, self._cache, int(key)))
+        slot = forget(self._state, self._cache, int(key))
+        if slot and self._room is not None:
+            self._room.bytes[TAKEN] -= self._room.size[slot]
+        return bool(slot)
 
     def __contains__(self, key: int) -> bool:
         return bool(find(self._cache, int(key)))
@@ -113,8 +184,7 @@ class Cache:
         >>> sorted(cache.keys)
         [8, 9]
         """
-        held = self._cache.e64[1 : int(self._cache.meta[HIGH]) + 1, KEY].tolist()
-        return [key for slot, key in enumerate(held, start=1) if find(self._cache, key) == slot]
+        return [int(key) for key in self._cache.e64[self.held, KEY]]
 
     @property
     def requests(self) -> int:
@@ -146,12 +216,32 @@ class Cache:
         meta = self._cache.meta
         keys = self.keys
         assert len(keys) == len(set(keys)) == meta[LIVE] <= meta[CAPACITY], "entries are lost or double"
+        if self._room is not None:
+            assert self._room.size[self.held].sum() == self.taken <= self._room.bytes[LIMIT], "wrong bytes"
         heap = getattr(self._state, "heap", None)
         if heap is not None:
             assert heap.length[0] == meta[LIVE], "the heap has other entries than the cache"
             order = list(zip(heap.score.tolist(), heap.used.tolist(), strict=True))
             for at in range(1, int(heap.length[0])):
                 assert order[(at - 1) // 4] < order[at], "the heap is out of order"
+
+
+def weighing_names() -> list[str]:
+    """The policies that can weigh what misses cost.
+
+    >>> from penstock.caching.cache import weighing_names
+    >>> "lru" in weighing_names()
+    False
+    """
+    return [name for name in caching_names() if get(name).weighs_costs]
+
+
+def _one_each(what: str, given: Any, keys: np.ndarray, dtype: Any = np.int64) -> np.ndarray:
+    """Sizes or costs, one per request."""
+    found = np.zeros(0) if given is None else np.asarray(given)
+    if found.shape != keys.shape or (len(found) and (found < 0).any()):
+        raise PenstockError(f"{what} must be {len(keys):,} numbers from 0 up, one per request.")
+    return np.ascontiguousarray(found, dtype)
 
 
 def caching_policy(policy: str | Policy) -> Policy:

@@ -1,4 +1,4 @@
-"""The command line: `penstock plan`, `policies`, `join`, `reconcile`, `match`, `queues` and `demo`.
+"""The command line: joins, plans, lookups, patterns, queues and the demo.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.demo import demo
 from penstock.cli.join import join, reconcile
+from penstock.cli.lookup import enrich, plan_lookup
 from penstock.cli.match import match
 from penstock.cli.plan import plan
 from penstock.cli.policies import policies
@@ -43,6 +44,12 @@ for command, example in (
         reconcile,
         "penstock reconcile shown/ clicked/ --on ad --time ts --within '10 minutes' --results hits "
         "--archive lost --out missed",
+    ),
+    (plan_lookup, "penstock plan-lookup requests.parquet --key item --target 0.8"),
+    (
+        enrich,
+        "penstock enrich clicks.parquet --table sqlite:///shop.db#items --key item=id --budget 1000 "
+        "--policy lru --out enriched",
     ),
     (demo, "penstock demo --quick"),
 ):

@@ -25,7 +25,7 @@ VERSION = 1
 _HEADER = struct.Struct("<8sHIQQ")  # magic, version, checksum, length of the body, its length uncompressed
 
 
-def pack(config: Any, store: Store, policy: Any, extra: dict[str, Any]) -> bytes:
+def pack(config: Any, store: Any, policy: Any, extra: dict[str, Any]) -> bytes:
     """A state as bytes."""
     state = _each_tuple((config, store, policy, extra), "without_views")
     body = pickle.dumps(state, protocol=5)
@@ -33,7 +33,9 @@ def pack(config: Any, store: Store, policy: Any, extra: dict[str, Any]) -> bytes
     return _HEADER.pack(MAGIC, VERSION, zlib.crc32(packed), len(packed), len(body)) + packed
 
 
-def unpack(data: bytes, config_class: type) -> tuple[Any, Store, Any, dict[str, Any]]:
+def unpack(
+    data: bytes, config_class: type, store_class: type = Store
+) -> tuple[Any, Any, Any, dict[str, Any]]:
     """The parts of a snapshot of an operator with this config, or an error that says what is wrong."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise SnapshotError(f"A snapshot is bytes; {type(data).__name__} was given.")
@@ -55,7 +57,7 @@ def unpack(data: bytes, config_class: type) -> tuple[Any, Store, Any, dict[str, 
         raise
     except Exception as error:
         raise SnapshotError(f"The snapshot cannot be read: {error}") from error
-    if not (isinstance(config, config_class) and isinstance(store, Store) and isinstance(extra, dict)):
+    if not (isinstance(config, config_class) and isinstance(store, store_class) and isinstance(extra, dict)):
         raise SnapshotError(
             f"The snapshot is of another operator: it has a {type(config).__name__}, "
             f"not a {config_class.__name__}."

@@ -143,33 +143,44 @@ def forget(policy, cache, key):
     """Empty the entry of a key, if it has one: what it stands for has changed. O(1), and the policy's."""
     slot = find(cache, key)
     if slot != 0:
-        gone(policy, cache, slot)
-        _unhash(cache, slot)
-        cache.e32[slot, LINK] = cache.meta[FREE]
-        cache.meta[FREE] = slot
-        cache.meta[LIVE] -= 1
+        empty(policy, cache, slot)
     return slot
 
 
 @jit
 def _admit(policy, cache, key):
     meta = cache.meta
-    if meta[LIVE] < meta[CAPACITY]:
-        meta[LIVE] += 1
-        slot = meta[FREE]
-        if slot != 0:
-            meta[FREE] = cache.e32[slot, LINK]
-        else:
-            meta[HIGH] += 1
-            slot = meta[HIGH]
-    else:
+    if meta[LIVE] == meta[CAPACITY]:
         slot = np.int64(worst(policy, cache))
         if refuses(policy, cache, key, slot):
             meta[REFUSED] += 1
             return np.int64(0)
         meta[EVICTED] += 1
-        gone(policy, cache, slot)
-        _unhash(cache, slot)
+        empty(policy, cache, slot)
+    return fill(policy, cache, key)
+
+
+@jit
+def empty(policy, cache, slot):
+    """Take out what an entry has; it is the next to be filled."""
+    gone(policy, cache, slot)
+    _unhash(cache, slot)
+    cache.e32[slot, LINK] = cache.meta[FREE]
+    cache.meta[FREE] = slot
+    cache.meta[LIVE] -= 1
+
+
+@jit
+def fill(policy, cache, key):
+    """Put a key into a free entry; which one."""
+    meta = cache.meta
+    meta[LIVE] += 1
+    slot = meta[FREE]
+    if slot != 0:
+        meta[FREE] = cache.e32[slot, LINK]
+    else:
+        meta[HIGH] += 1
+        slot = meta[HIGH]
     bucket = _bucket(cache, key)
     cache.e64[slot, KEY] = key
     cache.e64[slot, USED] = meta[REQUESTS]
@@ -193,6 +204,27 @@ def find(cache, key):
     while slot != 0 and cache.e64[slot, KEY] != key:
         slot = np.int64(cache.e32[slot, LINK])
     return slot
+
+
+@jit
+def find_all(cache, keys):
+    """The entry of each key, 0 where it has none."""
+    found = np.empty(keys.shape[0], np.int64)
+    for i in range(keys.shape[0]):
+        found[i] = find(cache, keys[i])
+    return found
+
+
+@jit
+def live_slots(cache):
+    """The entries that hold a key."""
+    held = np.empty(cache.meta[LIVE], np.int64)
+    count = 0
+    for slot in range(1, cache.meta[HIGH] + 1):
+        if find(cache, cache.e64[slot, KEY]) == slot:
+            held[count] = slot
+            count += 1
+    return held
 
 
 @jit

@@ -57,6 +57,8 @@ class CacheSetting:
 
     capacity: int  # entries
     requests: np.ndarray | None = None  # the keys of the whole trace, for policies that may look ahead
+    count_bytes: int | None = None  # under a byte budget: what key counts may take
+    costs: bool = False  # what a miss costs is told with every request
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Policy:
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
     joins: ClassVar[bool] = True  # can run a join
     caches: ClassVar[bool] = False  # can run a cache, see `build_cache`
+    weighs_costs: ClassVar[bool] = False  # can run a cache whose misses do not cost the same
     counts_bytes: ClassVar[bool] = True  # works under a byte budget
     bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
     needs_model: ClassVar[bool] = False

@@ -14,11 +14,23 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
+from penstock.kernels.cache import (
+    Heap,
+    entered,
+    gone,
+    new_heap,
+    push,
+    raise_to,
+    remove,
+    score_of,
+    used,
+    worst,
+)
 from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, match_one, score
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 
 
 class Ring(NamedTuple):
@@ -35,6 +47,15 @@ class ClockState(NamedTuple):
 
     ring: Ring
     queue: Queue
+    w0: np.ndarray
+
+
+class ClockCache(NamedTuple):
+    """In a cache: the ring, and its entries by the step at which the hand would evict them."""
+
+    ring: Ring
+    heap: Heap
+    position: np.ndarray  # per entry
     w0: np.ndarray
 
 
@@ -59,6 +80,7 @@ class Clock(Policy):
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.2"
     one_by_one: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.require(is_number(self.w0) and 0 <= self.w0 < 2**31, "w0", "a number from 0 up")
@@ -68,6 +90,15 @@ class Clock(Policy):
         return ClockState(
             ring=new_ring(setting.capacities),
             queue=new_queue(setting.capacities),
+            w0=np.array([int(np.floor(self.w0))], np.int64),
+        )
+
+    def build_cache(self, setting: CacheSetting) -> ClockCache:
+        """An empty ring with a position per entry."""
+        return ClockCache(
+            ring=new_ring((setting.capacity,)),
+            heap=new_heap(setting.capacity),
+            position=np.zeros(setting.capacity + 1, np.int64),
             w0=np.array([int(np.floor(self.w0))], np.int64),
         )
 
@@ -189,4 +220,29 @@ def _lowest(policy, store, pool):
 def _make_room(policy, store, pool, stream, entry):
     slot, step = lowest(policy, store, pool)
     strike(policy.ring, pool, store.t32[slot, PLACE], np.int64(step))
+    return slot
+
+
+@entered.on(ClockCache)
+def _entered(policy, cache, slot):
+    position, visit = take_position(policy.ring, 0)
+    policy.position[slot] = position
+    push(policy.heap, cache, slot, np.float64(visit + policy.w0[0] * policy.ring.size[0]))
+
+
+@used.on(ClockCache)
+def _used(policy, cache, slot):
+    raise_to(policy.heap, cache, slot, score_of(policy.heap, cache, slot) + np.float64(policy.ring.size[0]))
+
+
+@gone.on(ClockCache)
+def _gone(policy, cache, slot):
+    bit_add(policy.ring.free, 0, policy.position[slot])
+    remove(policy.heap, cache, slot)
+
+
+@worst.on(ClockCache)
+def _worst(policy, cache):
+    slot = policy.heap.slot[0]
+    strike(policy.ring, 0, policy.position[slot], np.int64(policy.heap.score[0]))
     return slot

@@ -15,6 +15,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.bitset import bit_add
+from penstock.kernels.cache import (
+    Heap,
+    entered,
+    gone,
+    lower,
+    new_heap,
+    push,
+    raise_to,
+    remove,
+    score_of,
+    used,
+    worst,
+)
 from penstock.kernels.cells import (
     BLOCK,
     SLOT,
@@ -48,8 +61,8 @@ from penstock.kernels.jit import jit, prefetch, rare
 from penstock.kernels.layout import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
 from penstock.kernels.queue import Queue, file_again, file_newcomer, front, new_queue
 from penstock.kernels.recency import LAST, NEWER, NOTED, Recency, forget, new_recency, oldest, touch
-from penstock.policies.base import Policy, Setting, is_number
-from penstock.policies.clock import Ring, check_ring, new_ring, strike, take_position
+from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
 
 # Parameters.
 W0 = 0
@@ -71,6 +84,21 @@ class ClockExpState(NamedTuple):
     logs: Logs
     parameters: np.ndarray
     powers: np.ndarray  # of rho
+
+
+class ClockExpCache(NamedTuple):
+    """In a cache: the ring, its entries by the step at which they are due, and the score of each.
+
+    A score is as of the step before `visit`, at which the hand comes to the entry next.
+    """
+
+    ring: Ring
+    heap: Heap
+    position: np.ndarray
+    weight: np.ndarray
+    visit: np.ndarray
+    parameters: np.ndarray
+    powers: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -96,6 +124,7 @@ class ClockExp(Policy):
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, sections 3.2 and 4.4"
     one_by_one: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.require(is_number(self.w0) and 0 <= self.w0 < float("inf"), "w0", "a number from 0 up")
@@ -108,7 +137,7 @@ class ClockExp(Policy):
 
     def build(self, setting: Setting) -> ClockExpState:
         """An empty ring per pool."""
-        powers = np.cumprod(np.concatenate([[1.0], np.full(POWERS - 1, float(self.rho))]))
+        powers = self._powers()
         first, safe = (rounds_left(weight, float(self.threshold), powers) for weight in (float(self.w0), 1.0))
         return ClockExpState(
             ring=new_ring(setting.capacities),
@@ -118,6 +147,22 @@ class ClockExp(Policy):
             logs=new_logs(setting.total),
             parameters=np.array([self.w0, self.threshold, first, safe], np.float64),
             powers=powers,
+        )
+
+    def _powers(self) -> np.ndarray:
+        return np.cumprod(np.concatenate([[1.0], np.full(POWERS - 1, float(self.rho))]))
+
+    def build_cache(self, setting: CacheSetting) -> ClockExpCache:
+        """An empty ring with a position per entry."""
+        entries = setting.capacity + 1
+        return ClockExpCache(
+            ring=new_ring((setting.capacity,)),
+            heap=new_heap(setting.capacity),
+            position=np.zeros(entries, np.int64),
+            weight=np.zeros(entries),
+            visit=np.zeros(entries, np.int64),
+            parameters=np.array([self.w0, self.threshold, self.rho], np.float64),
+            powers=self._powers(),
         )
 
     def check(self, state: Any, store: Store) -> None:
@@ -296,4 +341,51 @@ def _lowest(policy, store, pool):
 def _make_room(policy, store, pool, stream, entry):
     slot, step = lowest(policy, store, pool)
     strike(policy.ring, pool, store.t32[slot, PLACE], np.int64(step))
+    return slot
+
+
+RHO = 2  # of the parameters of a cache
+
+
+@jit
+def _due_in_cache(policy, slot):
+    """The step at which the hand would evict an entry whose score is up to date."""
+    rounds = rounds_left(policy.weight[slot], policy.parameters[THRESHOLD], policy.powers)
+    return np.float64(policy.visit[slot] + (rounds - 1) * policy.ring.size[0])
+
+
+@entered.on(ClockExpCache)
+def _entered(policy, cache, slot):
+    position, visit = take_position(policy.ring, 0)
+    policy.position[slot] = position
+    policy.weight[slot] = policy.parameters[W0]
+    policy.visit[slot] = visit
+    push(policy.heap, cache, slot, _due_in_cache(policy, slot))
+
+
+@used.on(ClockExpCache)
+def _used(policy, cache, slot):
+    """The score fades by the passings of the hand since it was last told, and gains 1."""
+    visit = next_visit(policy.ring, 0, policy.position[slot], policy.ring.hand[0])
+    for _ in range((visit - policy.visit[slot]) // policy.ring.size[0]):
+        policy.weight[slot] *= policy.parameters[RHO]
+    policy.weight[slot] += 1.0
+    policy.visit[slot] = visit
+    due = _due_in_cache(policy, slot)
+    if due < score_of(policy.heap, cache, slot):
+        lower(policy.heap, cache, slot, due)
+    else:
+        raise_to(policy.heap, cache, slot, due)
+
+
+@gone.on(ClockExpCache)
+def _gone(policy, cache, slot):
+    bit_add(policy.ring.free, 0, policy.position[slot])
+    remove(policy.heap, cache, slot)
+
+
+@worst.on(ClockExpCache)
+def _worst(policy, cache):
+    slot = policy.heap.slot[0]
+    strike(policy.ring, 0, policy.position[slot], np.int64(policy.heap.score[0]))
     return slot

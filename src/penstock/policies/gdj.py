@@ -27,6 +27,8 @@ from penstock.kernels.blocks import (
     block_select,
     new_blocks,
 )
+from penstock.kernels.cache import LIVE as CACHED
+from penstock.kernels.cache import USED, entered, gone, used, worst
 from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
 from penstock.kernels.histogram import (
     BELOW,
@@ -69,7 +71,8 @@ from penstock.kernels.layout import (
     Store,
 )
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.greedy_dual import GreedyDualCache, new_greedy_dual
 
 # The quantile and its tuning.
 INITIAL = 0
@@ -109,6 +112,16 @@ class GdjRankState(NamedTuple):
     shared: np.ndarray
 
 
+class GdjCache(NamedTuple):
+    """In a cache: entries by credit, then by last use, in a sorted list that knows ranks."""
+
+    blocks: Blocks
+    credit: np.ndarray  # per entry
+    since: np.ndarray  # per entry, the use under which it is filed
+    tuning: np.ndarray
+    ranks: np.ndarray  # 1: a hit earns the rank, by rule 2
+
+
 @dataclass(frozen=True)
 class GreedyDualJoin(Policy):
     """Evict the tuple with the least credit.
@@ -133,6 +146,8 @@ class GreedyDualJoin(Policy):
     summary: ClassVar[str] = "the tuple with the least credit goes; matches earn credit"
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/128) per match)"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
+    caches: ClassVar[bool] = True
+    weighs_costs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.initial, str) and self.initial != "auto":
@@ -147,10 +162,7 @@ class GreedyDualJoin(Policy):
     def build(self, setting: Setting) -> GdjState | GdjRankState:
         """Empty structures for the chosen rule."""
         pools = len(setting.capacities)
-        tuning = np.zeros(TUNING)
-        tuning[AUTO] = self.initial == "auto"
-        tuning[INITIAL] = 0.9 if self.initial == "auto" else self.initial
-        tuning[STEP] = ODDS_STEP
+        tuning = self._tuning()
         if self.method == 2:
             return GdjRankState(new_blocks(setting.capacities), tuning, np.zeros(pools))
         return GdjState(
@@ -160,6 +172,25 @@ class GreedyDualJoin(Policy):
             tuning=tuning,
             shared=np.zeros(pools),
             lost=np.full(pools, 0.0 if self.method == 3 else np.nan),
+        )
+
+    def _tuning(self) -> np.ndarray:
+        tuning = np.zeros(TUNING)
+        tuning[AUTO] = self.initial == "auto"
+        tuning[INITIAL] = 0.9 if self.initial == "auto" else self.initial
+        tuning[STEP] = ODDS_STEP
+        return tuning
+
+    def build_cache(self, setting: CacheSetting) -> GdjCache | GreedyDualCache:
+        """An empty list; where misses differ in cost, GreedyDual as it was before there were joins."""
+        if setting.costs:
+            return new_greedy_dual(setting.capacity)
+        return GdjCache(
+            blocks=new_blocks((setting.capacity,)),
+            credit=np.zeros(setting.capacity + 1),
+            since=np.zeros(setting.capacity + 1, np.int64),
+            tuning=self._tuning(),
+            ranks=np.array([int(self.method == 2)]),
         )
 
     def check(self, state: Any, store: Store) -> None:
@@ -185,10 +216,10 @@ class GreedyDualJoin(Policy):
 
 
 @jit
-def tune(tuning, store):
+def tune(tuning, live):
     """Count an arrival that has entered; at the end of an epoch move the quantile, if that is wanted."""
     tuning[ENTERED] += 1.0
-    if tuning[AUTO] == 0.0 or tuning[ENTERED] < max(EPOCH, store.meta[LIVE] // 2):
+    if tuning[AUTO] == 0.0 or tuning[ENTERED] < max(EPOCH, live // 2):
         return
     rate = tuning[EARNED] / tuning[ENTERED]
     if rate < tuning[BEFORE]:
@@ -268,7 +299,7 @@ def _enter(policy, store, slot):
     store.t64[slot, BASE] = credit - uses
     add_credit(policy.histogram, pool, credit)
     file_newcomer(policy.queue, store, pool, slot, np.float64(credit))
-    tune(policy.tuning, store)
+    tune(policy.tuning, store.meta[LIVE])
 
 
 @leave.on(GdjState)
@@ -345,7 +376,7 @@ def _enter_rank(policy, store, slot):
         credit = _quantile_rank(policy.blocks, pool, store.pools[pool, P_LIVE] - 1, policy.tuning[INITIAL])
     store.f64[slot, BASE] = credit
     block_insert(policy.blocks, pool, credit, store.t64[slot, ARRIVAL], slot)
-    tune(policy.tuning, store)
+    tune(policy.tuning, store.meta[LIVE])
 
 
 @leave.on(GdjRankState)
@@ -367,3 +398,34 @@ def _before_tick_rank(policy, store):
         policy.shared[pool] = _quantile_rank(
             policy.blocks, pool, store.pools[pool, P_LIVE], policy.tuning[INITIAL]
         )
+
+
+@entered.on(GdjCache)
+def _entered(policy, cache, slot):
+    others = cache.meta[CACHED] - 1
+    policy.credit[slot] = _quantile_rank(policy.blocks, 0, others, policy.tuning[INITIAL])
+    policy.since[slot] = cache.e64[slot, USED]
+    block_insert(policy.blocks, 0, policy.credit[slot], policy.since[slot], slot)
+    tune(policy.tuning, cache.meta[CACHED])
+
+
+@used.on(GdjCache)
+def _used(policy, cache, slot):
+    earned = 1.0
+    if policy.ranks[0] != 0:
+        earned += block_rank(policy.blocks, 0, policy.credit[slot], policy.since[slot])
+    block_remove(policy.blocks, 0, policy.credit[slot], policy.since[slot])
+    policy.credit[slot] += earned
+    policy.since[slot] = cache.e64[slot, USED]
+    block_insert(policy.blocks, 0, policy.credit[slot], policy.since[slot], slot)
+    policy.tuning[EARNED] += 1.0
+
+
+@gone.on(GdjCache)
+def _gone(policy, cache, slot):
+    block_remove(policy.blocks, 0, policy.credit[slot], policy.since[slot])
+
+
+@worst.on(GdjCache)
+def _worst(policy, cache):
+    return block_select(policy.blocks, 0, 0)[1]

@@ -84,7 +84,7 @@ class Prob(Policy):
 
     def build_cache(self, setting: CacheSetting) -> ProbCache:
         """An empty heap and empty counts."""
-        return ProbCache(new_heap(setting.capacity), new_counts())
+        return ProbCache(new_heap(setting.capacity), key_counts(setting))
 
     def reserve(self, state: ProbState, arrivals: int) -> ProbState:
         """Let the exact counts grow."""
@@ -95,7 +95,7 @@ class Prob(Policy):
         return counts_beyond(state.counts)
 
 
-def key_counts(setting: Setting) -> Counts:
+def key_counts(setting: Setting | CacheSetting) -> Counts:
     """Exact counts, or a sketch where the memory for them is limited."""
     if setting.count_bytes is None:
         return new_counts()

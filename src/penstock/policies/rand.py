@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.cache import CAPACITY, worst
+from penstock.kernels.cache import HIGH, KEY, find, worst
 from penstock.kernels.hooks import before_tick, enter, leave, make_room
 from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
@@ -31,7 +31,7 @@ class RandState(NamedTuple):
 
 
 class RandCache(NamedTuple):
-    """A full cache has something in every entry, so that one can be drawn by its number."""
+    """An entry is drawn by its number; in a full cache each has something."""
 
     nothing: np.ndarray
 
@@ -136,4 +136,7 @@ def _make_room(policy, store, pool, stream, entry):
 
 @worst.on(RandCache)
 def _worst(policy, cache):
-    return 1 + below(cache.random, POLICY, cache.meta[CAPACITY])
+    slot = 1 + below(cache.random, POLICY, cache.meta[HIGH])
+    while find(cache, cache.e64[slot, KEY]) != slot:  # under a byte budget entries may be empty
+        slot = 1 + below(cache.random, POLICY, cache.meta[HIGH])
+    return slot

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.spark.join import bounded_join
+    from penstock.spark.lookup import lookup_join
     from penstock.spark.many import bounded_join_many
     from penstock.spark.match import match_pattern
     from penstock.spark.monitor import PipelineMonitor
@@ -24,6 +25,7 @@ __all__ = [
     "PipelineMonitor",
     "bounded_join",
     "bounded_join_many",
+    "lookup_join",
     "match_pattern",
     "reconcile",
     "register_queue_source",
@@ -37,6 +39,7 @@ _HOMES = {
     "PipelineMonitor": "monitor",
     "bounded_join": "join",
     "bounded_join_many": "many",
+    "lookup_join": "lookup",
     "match_pattern": "match",
     "reconcile": "reconciliation",
     "register_queue_source": "queue_source",

@@ -1,0 +1,75 @@
+"""The keys of a batch: each once, and the numbers by which a cache knows them."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from penstock.columns import codes_of, column
+from penstock.lookup.source import Key
+
+_HALVES = struct.Struct("<qq")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """`code` has per row the number of its key in this batch, -1 if any part of it is null.
+
+    `keys` are the distinct ones. A cache knows a key by `ids`: itself if it is one whole number, half of a
+    digest otherwise; `checks` is the other half, by which two keys with one id are told apart.
+    """
+
+    code: np.ndarray
+    keys: list[Key]
+    ids: np.ndarray
+    checks: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many distinct keys there are."""
+        return len(self.keys)
+
+
+def keys_of(table: Any, names: tuple[str, ...]) -> Keys:
+    """The keys of a table in these columns.
+
+    >>> from penstock.lookup.keys import keys_of
+    >>> found = keys_of({"id": [7, 9, 7]}, ("id",))
+    >>> found.code.tolist(), found.keys, found.ids.tolist()
+    ([0, 1, 0], [(7,), (9,)], [7, 9])
+    """
+    columns = [column(table, name, "requesting") for name in names]
+    (code,), count = codes_of([columns], ["requesting"])
+    first = np.full(count, -1, np.int64)
+    rows = np.flatnonzero(code >= 0)[::-1]
+    first[code[rows]] = rows  # the earliest row is written last
+    parts = [_plain(series.iloc[first]) for series in columns]
+    keys = list(zip(*parts, strict=True)) if count else []
+    ids, checks = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for i, key in enumerate(keys):
+        if len(key) == 1 and type(key[0]) is int and -(2**63) <= key[0] < 2**63:
+            ids[i] = key[0]
+        else:
+            digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+            ids[i], checks[i] = _HALVES.unpack(digest)
+    return Keys(code, keys, ids, checks)
+
+
+def _plain(series: pd.Series) -> list[Any]:
+    """Values as Python has them; whole floats as whole numbers, since nulls make floats of numbers."""
+    values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in series.tolist()]
+    return [_of_python(value) for value in values]
+
+
+def _of_python(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, np.generic):
+        return _of_python(value.item())
+    return value.to_pydatetime(warn=False) if isinstance(value, pd.Timestamp) else value

@@ -1,0 +1,62 @@
+"""Tries again with back-off until a deadline."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.errors import FetchError
+
+Result = TypeVar("Result")
+
+LONGEST = 2.0  # seconds between two attempts
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How long to try: `timeout` seconds in all, with pauses that double from `backoff` seconds on."""
+
+    timeout: float = 30.0
+    backoff: float = 0.05
+
+    def call(
+        self,
+        action: Callable[[], Result],
+        temporary: Callable[[Exception], bool],
+        failed: Callable[[Exception], None] = lambda error: None,
+    ) -> Result:
+        """The result of an action that may fail for a while; `failed` is told of every failure.
+
+        >>> from penstock.lookup.retry import Retry
+        >>> tries = []
+        >>> def third_time_lucky():
+        ...     tries.append(1)
+        ...     if len(tries) < 3:
+        ...         raise ConnectionError("not yet")
+        ...     return len(tries)
+        >>> Retry(backoff=0.001).call(third_time_lucky, lambda error: isinstance(error, OSError))
+        3
+        """
+        end = time.monotonic() + self.timeout
+        pause, attempts = self.backoff, 0
+        while True:
+            try:
+                return action()
+            except Exception as error:
+                attempts += 1
+                failed(error)
+                if not temporary(error):
+                    raise
+                left = end - time.monotonic()
+                if left <= 0:
+                    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                    raise FetchError(
+                        f"The table did not answer within {self.timeout:g} s ({attempts} attempts): {reason}"
+                        ". Keys that are cached are still answered; give a longer timeout, or try the batch "
+                        "again when the database is back."
+                    ) from error
+                time.sleep(min(pause * random.uniform(0.5, 1.0), left))
+                pause = min(2 * pause, LONGEST)

@@ -1,0 +1,61 @@
+"""What a lookup asks: anything that finds the rows of some keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import ColumnError
+
+Key = tuple[Any, ...]
+
+
+@dataclass
+class Fetched:
+    """The rows of some keys, without the key columns; per key its row, -1 if it has none."""
+
+    rows: pa.Table
+    place: np.ndarray
+    seconds: np.ndarray  # what the fetch of each key took; a query's time is shared by its keys
+    queries: int = 0
+
+
+class Source(Protocol):
+    """Where rows come from. A source can be pickled, and opens what it needs when it is first asked."""
+
+    key: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns of its rows without the key; None if only the rows can tell."""
+
+    def fetch(self, keys: list[Key], failed: Any) -> Fetched:
+        """The rows of these keys, each once; `failed` is called with every failure that is tried again."""
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+def to_rows(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
+    """Rows as a table of these columns, or of those they have.
+
+    >>> from penstock.lookup.source import to_rows
+    >>> to_rows([{"a": 1}, {"a": None, "b": "x"}], None).column_names
+    ['a', 'b']
+    """
+    names = schema.names if schema is not None else list(dict.fromkeys(name for row in rows for name in row))
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            columns.append(pa.array(values, None if schema is None else schema.field(name).type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            kind = "one type" if schema is None else str(schema.field(name).type)
+            raise ColumnError(
+                f"The column {name!r} of the table has values that are not of {kind}: {error}. "
+                "Give the types with schema=."
+            ) from error
+    return pa.table(columns, names=names) if schema is None else pa.table(columns, schema=schema)

@@ -1,0 +1,335 @@
+"""The state of a lookup: which keys are cached, their rows, and how a batch of events is answered.
+
+A batch is answered in two steps. First every row that is not at hand is fetched, which may fail and then has
+changed nothing. Then the requests go through the cache one by one, whatever was fetched together. Rows stay
+in an Arrow table in which every entry of the cache knows its place; rows that nobody knows any more are
+swept out when they are a fifth of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.budget import Bytes, Tuples
+from penstock.caching.cache import Cache
+from penstock.columns import Table
+from penstock.errors import BudgetError, MissingKeyError, PenstockError, SnapshotError
+from penstock.joins.snapshot import pack, unpack
+from penstock.kernels.cache import Cache as Entries
+from penstock.lookup.keys import Keys, keys_of
+from penstock.lookup.source import Fetched
+from penstock.lookup.stats import LookupStats
+from penstock.payload import row_bytes, to_arrow
+
+if TYPE_CHECKING:
+    from penstock.lookup.cache import LookupCache
+
+ENTRY_BYTES = 160  # what an entry takes besides its row: index, ranking, place, age
+SLACK = 1.25  # rows that have left may take a fifth of all
+COUNTS_SHARE = 0.2  # of a byte budget: for key counts
+CHUNKS = 16  # Arrow pieces of the rows
+
+ABSENT = -1  # the place of a key that the table does not have
+UNLOADED = -2  # the place of a key whose row was not in the snapshot
+
+
+@dataclass(frozen=True)
+class LookupIdentity:
+    """What a snapshot says of the lookup it is of."""
+
+    key: tuple[str, ...]
+    policy: str
+    budget: str
+
+
+class LookupState:
+    """A cache in use. `LookupCache.start` makes one.
+
+    >>> import penstock as ps
+    >>> names = {1: "tea", 2: "milk"}
+    >>> fetch = lambda keys: [{"name": names[key]} for key in keys]
+    >>> state = ps.LookupCache(fetch, key="id", budget=2, policy="lru").start()
+    >>> state.process({"id": [1, 2, 1]}, on="id")["name"].to_pylist()
+    ['tea', 'milk', 'tea']
+    >>> state.process({"id": [2]}, on="id")["name"].to_pylist(), state.stats.queries
+    (['milk'], 1)
+    """
+
+    def __init__(self, spec: LookupCache, requests: Any = None) -> None:
+        self.spec = spec
+        self._cache = _cache_of(spec, requests)
+        size = self._cache.capacity + 1
+        self._place = np.full(size, ABSENT, np.int64)
+        self._check = np.zeros(size, np.int64)
+        self._since = np.zeros(size)  # when it was fetched
+        self._cost = np.zeros(size)
+        self._rows: pa.Table | None = None
+        self._told = LookupStats()  # what the cache itself does not count
+        self._guard = threading.Lock()  # fetches may run side by side
+
+    def process(self, events: Table, on: str | tuple[str, ...]) -> pa.Table:
+        """The events of a batch with the columns of the table. If it fails, nothing has changed.
+
+        >>> import penstock as ps
+        >>> lookup = ps.LookupCache(lambda keys: {}, key="id", budget=2, policy="lru", missing="error")
+        >>> lookup.start().process({"id": [5]}, on="id")
+        Traceback (most recent call last):
+        penstock.errors.MissingKeyError: The table has no row for the key 5 (missing="error").
+        """
+        table = to_arrow(events)
+        keys = keys_of(table, (on,) if isinstance(on, str) else tuple(on))
+        now = float(self.spec.clock())
+        slot, aside = self._known(keys)
+        stale = np.zeros(keys.count, bool)
+        if self.spec.ttl is not None:
+            stale = (slot > 0) & (now - self._since[slot] > self.spec.ttl)
+        at_hand = (slot > 0) & ~stale & (self._place[slot] != UNLOADED)
+        wanted = np.flatnonzero(~at_hand)
+        fetched = self._fetch(keys, wanted)
+        rows, first = self._with(fetched)
+        place = np.where(at_hand, self._place[slot], ABSENT)
+        if fetched is not None:
+            place[wanted] = np.where(fetched.place >= 0, fetched.place + first, ABSENT)
+        self._refuse_missing(keys, place)
+
+        # From here on nothing fails.
+        since, cost = np.where(at_hand, self._since[slot], now), np.where(at_hand, self._cost[slot], 0.0)
+        if fetched is not None:
+            cost[wanted] = fetched.seconds
+        for key in keys.ids[stale].tolist():
+            self._cache.forget(key)
+        if not self.spec.negative:
+            aside = aside | (place == ABSENT)
+        self._rows = rows
+        self._answer(keys, aside, place, since, self._costs(keys, cost))
+        self._told.nulls += int(np.count_nonzero(keys.code < 0))
+        self._told.absent += int(np.count_nonzero(place[keys.code[keys.code >= 0]] == ABSENT))
+        out = self._joined(table, keys, place, rows)
+        self._sweep()
+        return out
+
+    def _known(self, keys: Keys) -> tuple[np.ndarray, np.ndarray]:
+        """Per key its slot, and whether it is to be left out of the cache since another has its id."""
+        slot = self._cache.slots(keys.ids)
+        aside = (slot > 0) & (self._check[slot] != keys.checks)
+        slot = np.where(aside, 0, slot)
+        _, earliest = np.unique(keys.ids, return_index=True)
+        if len(earliest) < keys.count:
+            twin = np.ones(keys.count, bool)
+            twin[earliest] = False
+            slot, aside = np.where(twin, 0, slot), aside | twin
+        return slot, aside
+
+    def _fetch(self, keys: Keys, wanted: np.ndarray) -> Fetched | None:
+        if not len(wanted):
+            return None
+
+        def failed(error: Exception) -> None:
+            with self._guard:
+                self._told.load_failures += 1
+
+        fetched = self.spec.source.fetch([keys.keys[i] for i in wanted.tolist()], failed)
+        self._told.queries += fetched.queries
+        self._told.loads += len(wanted)
+        self._told.load_seconds += float(fetched.seconds.sum())
+        return fetched
+
+    def _with(self, fetched: Fetched | None) -> tuple[pa.Table | None, int]:
+        """The rows there are with those that were fetched behind them, and where these begin."""
+        if self._rows is None:
+            schema = self.spec.source.schema
+            self._rows = None if schema is None else schema.empty_table()
+        if fetched is None or (fetched.rows.num_rows == 0 and self._rows is not None):
+            return self._rows, 0
+        if self._rows is None:
+            return fetched.rows, 0
+        return pa.concat_tables([self._rows, fetched.rows], promote_options="permissive"), self._rows.num_rows
+
+    def _refuse_missing(self, keys: Keys, place: np.ndarray) -> None:
+        if self.spec.missing != "error":
+            return
+        if (keys.code < 0).any():
+            raise MissingKeyError(f'Row {int(np.argmax(keys.code < 0))} has no key (missing="error").')
+        lost = np.flatnonzero(place == ABSENT)
+        if len(lost):
+            key = keys.keys[int(lost[0])]
+            told = key[0] if len(key) == 1 else key
+            raise MissingKeyError(f'The table has no row for the key {told!r} (missing="error").')
+
+    def _costs(self, keys: Keys, measured: np.ndarray) -> np.ndarray | None:
+        """What a miss of each key costs."""
+        cost = self.spec.cost
+        if cost is None:
+            return None
+        if cost == "measured":
+            return measured
+        plain = [key[0] if len(key) == 1 else key for key in keys.keys]
+        if isinstance(cost, Mapping):
+            return np.array([float(cost.get(key, 1.0)) for key in plain])
+        assert callable(cost)
+        return np.array([float(cost(key)) for key in plain])
+
+    def _answer(
+        self, keys: Keys, aside: np.ndarray, place: np.ndarray, since: np.ndarray, costs: np.ndarray | None
+    ) -> None:
+        """Every request through the cache, and the entries brought up to date."""
+        code = keys.code[keys.code >= 0]
+        asked = code[~aside[code]]
+        self._told.misses += len(code) - len(asked)
+        sizes = self._sizes(keys, place)[asked] if isinstance(self.spec.budget, Bytes) else None
+        found = self._cache.request(keys.ids[asked], sizes, None if costs is None else costs[asked])
+        slots, last = np.unique(found.slot[::-1], return_index=True)
+        holds = asked[len(asked) - 1 - last]  # the last request that used a slot is for the key it has now
+        slots, holds = slots[slots > 0], holds[slots > 0]
+        self._place[slots], self._check[slots] = place[holds], keys.checks[holds]
+        self._since[slots] = since[holds]
+        if costs is not None:
+            self._cost[slots] = costs[holds]
+
+    def _sizes(self, keys: Keys, place: np.ndarray) -> np.ndarray:
+        """What the entry of each key takes."""
+        sizes = np.full(keys.count, ENTRY_BYTES, np.int64)
+        there = np.flatnonzero(place >= 0)
+        if len(there) and self._rows is not None and self._rows.num_columns:
+            sizes[there] += row_bytes(self._rows.take(pa.array(place[there])))
+        return sizes
+
+    def _joined(self, table: pa.Table, keys: Keys, place: np.ndarray, rows: pa.Table | None) -> pa.Table:
+        """The events with their rows."""
+        at = np.append(place, ABSENT)[keys.code]  # a null key has the last
+        if self.spec.missing == "drop":
+            kept = np.flatnonzero(at >= 0)
+            table, at = table.take(pa.array(kept)), at[kept]
+        if rows is None:
+            return table
+        values = rows.take(pa.array(at, mask=at < 0))
+        for name in values.column_names:
+            new = name
+            while new in table.column_names:
+                new += self.spec.suffix
+            table = table.append_column(new, values[name])
+        return table
+
+    def _sweep(self) -> None:
+        """Forget the rows of keys that have left."""
+        if self._rows is None:
+            return
+        live = self._cache.held
+        mine = live[self._place[live] >= 0]
+        pieces = max((column.num_chunks for column in self._rows.columns), default=0)
+        budget = self.spec.budget
+        full = isinstance(budget, Bytes) and self.stats.cached_bytes > (1 - COUNTS_SHARE) * budget.n
+        if full or self._rows.num_rows > SLACK * len(mine) + 64 or pieces > CHUNKS:
+            rows = self._rows.take(pa.array(self._place[mine]))
+            self._rows = rows.combine_chunks()
+            self._place[mine] = np.arange(len(mine))
+
+    @property
+    def stats(self) -> LookupStats:
+        """The counts so far."""
+        told, cache = self._told, self._cache
+        rows = 0 if self._rows is None else self._rows.nbytes
+        return LookupStats(
+            hits=cache.hits,
+            misses=cache.misses + told.misses,
+            queries=told.queries,
+            nulls=told.nulls,
+            absent=told.absent,
+            evicted=cache.evicted,
+            refused=cache.refused,
+            loads=told.loads,
+            load_failures=told.load_failures,
+            load_seconds=told.load_seconds,
+            cached_records=len(cache),
+            cached_bytes=rows + ENTRY_BYTES * len(cache),
+        )
+
+    def snapshot(self, rows: bool = True) -> bytes:
+        """The state as bytes; without rows only the keys and what ranks them, for rows can be fetched again.
+
+        >>> import penstock as ps
+        >>> lookup = ps.LookupCache(lambda keys: {1: {"name": "tea"}}, key="id", budget=9, policy="lru")
+        >>> state = lookup.start()
+        >>> _ = state.process({"id": [1]}, on="id")
+        >>> again = lookup.start().restore(state.snapshot())
+        >>> again.process({"id": [1]}, on="id")["name"].to_pylist(), again.stats.hits, again.stats.queries
+        (['tea'], 1, 1)
+        """
+        entries, policy, room = self._cache.parts
+        extra = {
+            "room": room,
+            "check": self._check,
+            "since": self._since,
+            "cost": self._cost,
+            "told": vars(self._told),
+            "place": self._place if rows else np.where(self._place >= 0, UNLOADED, self._place),
+            "rows": _to_bytes(self._rows) if rows and self._rows is not None else None,
+        }
+        return pack(self._identity, entries, policy, extra)
+
+    def restore(self, data: bytes) -> LookupState:
+        """Go on where a snapshot of the same lookup stopped; what was here before is gone."""
+        identity, entries, policy, extra = unpack(data, LookupIdentity, Entries)
+        if identity != self._identity:
+            raise SnapshotError(f"The snapshot is of another lookup: {identity}, and not {self._identity}.")
+        self._cache.parts = (entries, policy, extra["room"])
+        self._place, self._check = extra["place"], extra["check"]
+        self._since, self._cost = extra["since"], extra["cost"]
+        self._told = LookupStats(**extra["told"])
+        self._rows = None if extra["rows"] is None else _from_bytes(extra["rows"])
+        return self
+
+    @property
+    def _identity(self) -> LookupIdentity:
+        spec = self.spec
+        return LookupIdentity(spec.key, spec.policy.spell(), repr(spec.budget))
+
+    def check(self) -> None:
+        """Assert the invariants: the cache's own, and every entry's row is there."""
+        self._cache.check()
+        held = self._cache.held
+        rows = 0 if self._rows is None else self._rows.num_rows
+        assert (self._place[held] < rows).all(), "an entry points behind the rows"
+        known = self._place[held][self._place[held] >= 0]
+        assert len(np.unique(known)) == len(known), "two entries have one row"
+        if isinstance(self.spec.budget, Bytes):
+            assert self.stats.cached_bytes <= self.spec.budget.n, "the budget is exceeded"
+
+
+def _cache_of(spec: LookupCache, requests: Any) -> Cache:
+    """The cache of a budget in entries or in bytes."""
+    options: dict[str, Any] = {"requests": requests, "seed": spec.seed, "costs": spec.cost is not None}
+    if spec.policy.needs_future and requests is None:
+        raise PenstockError(
+            f"{spec.policy.name} needs all requests before the first: use run(), or another policy."
+        )
+    if isinstance(spec.budget, Tuples):
+        return Cache(spec.policy, spec.budget, **options)
+    counts = int(COUNTS_SHARE * spec.budget.n) if spec.policy.counts_keys else 0
+    limit = int((spec.budget.n - counts) / SLACK) - 64 * ENTRY_BYTES // 8
+    if limit < ENTRY_BYTES:
+        raise BudgetError(f"{spec.budget} are too few for one entry; give 4 KiB at least.")
+    return Cache(
+        spec.policy,
+        Tuples(max(1, limit // ENTRY_BYTES)),
+        limit=limit,
+        count_bytes=counts or None,
+        **options,
+    )
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _from_bytes(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()

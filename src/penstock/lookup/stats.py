@@ -1,0 +1,78 @@
+"""What a lookup tells: its counts, also under the names that users of stream engines know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass
+class LookupStats:
+    """Counts of a lookup. Requests without a key (null) are asked of nobody and counted apart.
+
+    >>> from penstock.lookup import LookupStats
+    >>> stats = LookupStats(hits=3, misses=1)
+    >>> stats.requests, stats.hit_ratio, stats.metrics()["hitCount"]
+    (4, 0.75, 3)
+    """
+
+    hits: int = 0
+    misses: int = 0
+    queries: int = 0  # round trips that were answered
+    nulls: int = 0
+    absent: int = 0  # requests whose key the table does not have
+    evicted: int = 0
+    refused: int = 0  # keys that were not admitted
+    loads: int = 0  # keys that were fetched
+    load_failures: int = 0  # round trips that failed and were tried again, or given up
+    load_seconds: float = 0.0
+    cached_records: int = 0
+    cached_bytes: int = 0
+    seconds: float = 0.0  # of the whole lookup
+
+    @property
+    def requests(self) -> int:
+        """Requests that have a key."""
+        return self.hits + self.misses
+
+    @property
+    def hit_ratio(self) -> float:
+        """The share of hits; 0 without requests."""
+        return self.hits / self.requests if self.requests else 0.0
+
+    def metrics(self) -> dict[str, float]:
+        """The figures by the names that stream engines give them; times are in milliseconds.
+
+        >>> from penstock.lookup import LookupStats
+        >>> list(LookupStats().metrics())[:3]
+        ['hitCount', 'missCount', 'loadCount']
+        """
+        return {
+            "hitCount": self.hits,
+            "missCount": self.misses,
+            "loadCount": self.loads,
+            "loadFailureCount": self.load_failures,
+            "loadTime": 1_000 * self.load_seconds,
+            "cachedRecords": self.cached_records,
+            "cachedBytes": self.cached_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class LookupRun:
+    """The outcome of `LookupCache.run`: the stream with the columns of the table, and the counts."""
+
+    table: pa.Table = field(repr=False)
+    stats: LookupStats
+
+    def to_pandas(self) -> Any:
+        """The enriched stream as a pandas DataFrame.
+
+        >>> import pyarrow as pa
+        >>> from penstock.lookup import LookupRun, LookupStats
+        >>> LookupRun(pa.table({"key": [1]}), LookupStats()).to_pandas().shape
+        (1, 1)
+        """
+        return self.table.to_pandas()
