@@ -259,7 +259,7 @@ def test_large_buffers(variant: Variant) -> None:
     named |= {f"gdj method {m}": ps.policies.GreedyDualJoin(initial=0.5, method=m) for m in (1, 2, 3)}
     shares = random.permutation(np.arange(1, 61)) / 1830  # of a key each, so that no two tie
     model = ps.models.Stationary(range(60), shares)
-    named["heeb"] = ps.policies.Heeb(left=model, right=model, alpha=8.0)
+    named["heeb"] = ps.policies.Heeb(left=model, right=model, alpha=3.0)
     policy = named.get(variant.name, variant.oracle)
     assert_agrees(case, case.run(policy), variant, policy)
 
