@@ -138,7 +138,7 @@ def test_bytes_cost_what_tuples_cost(tmp_path: Path, policy: str) -> None:
     arrivals = [3, 0, 3, 3, 0, 0, 3, 3, 1, 1, 0, 9, 9, 0, 4]
     run = simulate(arrivals, policy, memory=6)
     with ps.SpillQueue(tmp_path, memory=6, policy=policy) as queue:
-        queue._store.grain = 1
+        queue._store.spiller.grain = 1
         for count in [*arrivals, *[0] * 60]:
             for _ in range(count):
                 queue.put(b"x")

@@ -229,6 +229,27 @@ class Lane:
         front.size += added
         self.memory += added
 
+    def skip(self, item: int) -> None:
+        """Everything before this item leaves the queue; what is on disk only is not read for it."""
+        while self.got < item and self.runs:
+            run = self.runs[0]
+            part = run.parts[0]
+            if run.on_disk:
+                after, have = part.first + part.count, max(part.first, self.got)
+                self.got = min(after, item)
+                self.count -= self.got - have
+                if after <= item:
+                    run.parts.popleft()
+                    run.size -= part.size
+                    self.disk -= part.size
+                if not run.parts:
+                    self.runs.pop(0)
+            else:
+                part.open()
+                number = min(item - part.first, len(part.items) - part.at)
+                self.delivered(number, sum(map(len, part.items[part.at : part.at + number])))
+        self.got = max(self.got, item)
+
     def check(self) -> None:
         """Every invariant of the bookkeeping."""
         memory = disk = count = 0

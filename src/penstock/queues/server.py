@@ -166,7 +166,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             writer.write(json.dumps({"number": producer[1]}).encode())
 
     def _put(self, context: Any, queue: SpillQueue, batch: Any, producer: tuple[str, int]) -> None:
-        parts = _slices(batch, queue._store.grain)
+        parts = _slices(batch, queue._store.spiller.grain)
         while True:
             try:
                 queue.put_many(parts, timeout=PATIENCE, producer=producer)

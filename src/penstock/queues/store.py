@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -19,8 +18,8 @@ from penstock.errors import (
     UnknownPolicyError,
     hint,
 )
-from penstock.kernels import spill
-from penstock.queues.chunks import Chunk, decode, encode, lengths_of
+from penstock.queues import rows
+from penstock.queues.chunks import Chunk, encode, lengths_of
 from penstock.queues.commits import Commits
 from penstock.queues.disk import Disk
 from penstock.queues.lanes import Block, Lane
@@ -29,18 +28,13 @@ from penstock.queues.marks import GOT, PUT, PUT_ROWS, Marks
 from penstock.queues.opening import marked_row, producer_tag, recover, settle
 from penstock.queues.planners import Planner, planner, with_block
 from penstock.queues.segments import Segments
+from penstock.queues.spiller import Spiller, pieces
 from penstock.queues.stats import QueueStats
 from penstock.units import size as size_of
 
 BLOCK = 1 << 20  # T: chunks of 1 MiB reach nearly the sequential rate of a disk, even with a sync each
 SEGMENT = 64 << 20
 FULL = ("block", "fail", "drop-newest")
-
-# The decisions are compiled for simulations; a call with plain numbers is quicker interpreted.
-_before = getattr(spill.before, "py_func", spill.before)
-_protected = getattr(spill.protected, "py_func", spill.protected)
-_reading = getattr(spill.reading, "py_func", spill.reading)
-_on_demand = getattr(spill.on_demand, "py_func", spill.on_demand)
 
 
 class Store:
@@ -73,12 +67,6 @@ class Store:
         if self.limit is not None and self.limit < 4096:
             raise QueueError(f"disk_limit takes at least 4 KiB; {disk_limit!r} was given.")
         self.on_full, self.durable, self.planner = on_full, bool(durable), spec
-        # Chunks are at most this long, so that one always fits where a planner reads.
-        grain = min(BLOCK, self.plan.largest)
-        self.grain = min(grain, self.plan.block) if self.plan.kind == spill.GREEDY else grain
-        self.keep = _protected(self.plan.kind, self.plan.memory, self.plan.share, self.plan.block)
-        self.unit = _reading(self.plan.kind, self.plan.memory, self.plan.share, self.plan.block)
-        self.eager = not _on_demand(self.plan.kind)
         self.folder = Path(path)
         self.disk = disk or Disk()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +91,7 @@ class Store:
             Lane(number, Segments(self.folder, number, self.disk, segment, self.durable))
             for number in range(queues)
         ]
+        self.spiller = Spiller(self.plan, BLOCK, self.lanes, self.durable)
         self.marks = Marks(self.folder / "marks", queues)
         try:
             if self.durable:
@@ -176,7 +165,7 @@ class Store:
         even = int(sizes[0]) if len(items) and sizes.min() == sizes.max() else -1
         ends: np.ndarray | None = None
         while at < len(items):
-            room = self._room(lane)
+            room = self.spiller.room(lane)
             number, amount = len(items) - at, total
             if total > room:
                 if ends is None:
@@ -192,14 +181,14 @@ class Store:
                     self.arrived.notify_all()
             else:
                 size = int(sizes[at])
-                need = self._wanted(lane, size, False)[0]
+                need = self.spiller.wanted(lane, size, False)[0]
                 if self._over(need) and not self._wait_for_disk(lane, at, len(items), until):
                     break
-                self._make_room(lane, size, False, limited=True)
+                self.spiller.make_room(lane, size, False, self._over)
         return at
 
     def _place(self, lane: Lane, items: list[bytes], size: int, even: int) -> None:
-        if not lane.extend(items, size, self.grain, even):
+        if not lane.extend(items, size, self.spiller.grain, even):
             block = Block(list(items), lane.put, size)
             block.even = even
             lane.place(block)
@@ -218,7 +207,7 @@ class Store:
         producer: tuple[str, int] | None,
     ) -> tuple[int, int]:
         """Write items to the journal and keep them in memory while the planner does."""
-        parts = _pieces(items, sizes, self.grain)
+        parts = pieces(items, sizes, self.spiller.grain)
         room = self._free_disk()
         need = int(sizes.sum()) + 4 * len(sizes) + 64 * len(parts)
         while room is not None and need > room and self.on_full != "drop-newest":
@@ -233,12 +222,12 @@ class Store:
         for number, (part, lengths, size) in enumerate(parts):
             if room is not None and (room := room - size - 4 * len(part) - 64) < 0:
                 break
-            rows = self.items.rows(part)
+            number_of_rows = self.items.rows(part)
             tag = producer_tag(*producer, last=number == len(parts) - 1) if producer else b""
-            encoded = encode(part, first, row, rows, tag, lengths)
+            encoded = encode(part, first, row, number_of_rows, tag, lengths)
             buffers += encoded
             made.append((part, size, first, row, sum(map(len, encoded))))
-            first, row, taken = first + len(part), row + rows, taken + len(part)
+            first, row, taken = first + len(part), row + number_of_rows, taken + len(part)
         if taken < len(items):
             lane.counters.dropped += len(items) - taken
         if not made:
@@ -253,7 +242,7 @@ class Store:
             offset += length
             lane.segments.keep(chunk)
             lane.journal.append(chunk)
-            self._make_room(lane, size, False)
+            self.spiller.make_room(lane, size, False)
             lane.place(Block(part, number, size, chunk))
         lane.put, lane.put_row = first, row
         if producer is not None and taken == len(items):
@@ -261,116 +250,6 @@ class Store:
         if self.waiting_get:
             self.arrived.notify_all()
         return taken, lane.segments.appended
-
-    # --- the planner ----------------------------------------------------------------------------------
-
-    def _whole(self) -> int:
-        return self.lanes[0].memory if len(self.lanes) == 1 else sum(lane.memory for lane in self.lanes)
-
-    def _room(self, lane: Lane) -> int:
-        """How much may enter before something is written; `check` compares it with the planner."""
-        if self.plan.kind == spill.HALF:
-            return self.plan.memory // 2 - lane.tail() if lane.disk else self.plan.memory - lane.head()
-        return self.plan.memory - self._whole()
-
-    def _wanted(self, lane: Lane, size: int, reads: bool) -> tuple[int, Lane]:
-        """What the planner writes before so much enters: how much, and of which queue."""
-        fullest = max(self.lanes, key=lambda each: each.memory) if len(self.lanes) > 1 else lane
-        plan = self.plan
-        amount, of_fullest = _before(
-            plan.kind,
-            plan.memory,
-            plan.share,
-            plan.block,
-            size,
-            reads,
-            lane.head(),
-            lane.tail(),
-            lane.disk,
-            self._whole(),
-            fullest.memory,
-        )
-        return amount, fullest if of_fullest else lane
-
-    def _make_room(self, lane: Lane, size: int, reads: bool, limited: bool = False) -> None:
-        while True:
-            amount, source = self._wanted(lane, size, reads)
-            if amount == 0 or (limited and self._over(amount)):
-                return
-            if not self._spill(source, amount):
-                # Chunks written under a larger memory may be longer than a planner's reads are now.
-                assert reads, "a planner asked for a write where nothing can be written"
-                return
-
-    def _spill(self, lane: Lane, amount: int) -> bool:
-        """The newest of a queue go to disk, or are forgotten where they are there already."""
-        position, some = len(lane.runs) - 1, False
-        while amount > 0 and position >= 0:
-            run = lane.runs[position]
-            if not run.on_disk:
-                limit = max(run.size - amount, 0)
-                moved = run.cut(max(limit, self.keep) if position == 0 else limit, self.durable)
-                if not moved:
-                    break
-                some = True
-                size = sum(block.size for block in moved)
-                amount -= size
-                stays = bool(run.parts)
-                try:
-                    chunks = self._write(lane, moved)
-                except BaseException:
-                    for block in moved:  # a disk that fails must not cost what is in memory
-                        run.add(block)
-                    raise
-                lane.counters.writes += 1
-                lane.counters.written += size
-                lane.to_disk(position, moved, chunks)
-                if stays:
-                    break
-            position -= 1
-        return some
-
-    def _write(self, lane: Lane, blocks: list[Block]) -> list[Chunk]:
-        """Blocks as chunks on disk, written in one go; what is there already is not written twice."""
-        there = [block.chunk for block in blocks if block.chunk is not None]
-        if self.durable:
-            return there
-        if there:
-            return there + (self._write(lane, blocks[len(there) :]) if len(there) < len(blocks) else [])
-        items = blocks[0].left() if len(blocks) == 1 else [i for block in blocks for i in block.left()]
-        first = blocks[0].first
-        lengths = np.concatenate([block.lengths(block.left()) for block in blocks])
-        pieces = _pieces(items, lengths, self.grain)
-        buffers: list[bytes] = []
-        made = []
-        for part, lengths, size in pieces:
-            encoded = encode(part, first, 0, len(part), b"", lengths)
-            buffers += encoded
-            made.append((first, len(part), size, sum(map(len, encoded))))
-            first += len(part)
-        segment, offset = lane.segments.append(buffers)
-        chunks = []
-        for number, count, size, length in made:
-            chunks.append(Chunk(segment, offset, length, number, count, size, 0, count, b""))
-            offset += length
-            lane.segments.keep(chunks[-1])
-        return chunks
-
-    def _load(self, lane: Lane) -> None:
-        """Read the oldest of a queue, which are on disk, into memory."""
-        chunks = lane.front_chunks(min(self.unit, lane.runs[0].size))
-        self._make_room(lane, sum(chunk.size for chunk in chunks), True)
-        blocks = []
-        for chunk, raw in zip(chunks, lane.segments.read(chunks), strict=True):
-            gone = max(0, lane.got - chunk.first)
-            if gone:  # delivered and confirmed before the queue was opened
-                items = decode(raw)[gone:]
-                blocks.append(Block(items, chunk.first + gone, sum(map(len, items)), chunk))
-            else:
-                blocks.append(Block.of(raw, chunk))
-        lane.from_disk(blocks, chunks)
-        lane.counters.reads += 1
-        lane.counters.read += sum(chunk.size for chunk in chunks)
 
     # --- the disk limit -------------------------------------------------------------------------------
 
@@ -419,7 +298,7 @@ class Store:
             while number > 0 and lane.count:
                 block = lane.front()
                 if block is None:
-                    self._load(lane)
+                    self.spiller.load(lane)
                     continue
                 rest = len(block.items) - block.at
                 if number >= rest:
@@ -446,7 +325,7 @@ class Store:
                 self._wait_for_item(lane, block, timeout)
             front = lane.front()
             while front is None:
-                self._load(lane)
+                self.spiller.load(lane)
                 front = lane.front()
             item = front.items[front.at]
             front.items[front.at] = None
@@ -474,9 +353,9 @@ class Store:
         if done is not None:
             if done.chunk is not None and not self.durable:
                 lane.segments.free(done.chunk)
-            if self.eager and lane.runs and lane.runs[0].on_disk:
+            if self.spiller.eager and lane.runs and lane.runs[0].on_disk:
                 self._mark(lane, GOT, lane.got)
-                self._load(lane)
+                self.spiller.load(lane)
         self.words[self.marks.place(lane.number) + GOT] = lane.got
 
     def peek(self, lane: Lane) -> Any:
@@ -486,7 +365,7 @@ class Store:
             if not lane.count:
                 raise QueueEmptyError(f"The queue in '{self.folder}' is empty.")
             while lane.front() is None:
-                self._load(lane)
+                self.spiller.load(lane)
             front = lane.front()
             assert front is not None
             return self.items.decode(front.items[front.at])
@@ -510,7 +389,7 @@ class Store:
                 return lane.committed
             # What is confirmed must be there after a loss of power, or it would be missed.
             lane.segments.sync(lane.segments.appended)
-            row = row if row is not None else self._row_of(lane, int(offset))
+            row = row if row is not None else rows.row_of(lane, self.items, int(offset))
             leaving = bool(lane.journal) and lane.journal[0].first + lane.journal[0].count <= offset
             self.commits.confirm(lane.number, int(offset), row, lane.producers if leaving else None)
             lane.committed, lane.committed_row = int(offset), row
@@ -519,16 +398,6 @@ class Store:
             if self.waiting_put:
                 self.freed.notify_all()
             return lane.committed
-
-    def _row_of(self, lane: Lane, item: int) -> int:
-        """The row with which an item begins."""
-        if self.items.kind == "bytes":
-            return item
-        at = bisect.bisect_right(lane.journal, item, key=lambda chunk: chunk.first) - 1
-        if at < 0 or item >= lane.journal[at].first + lane.journal[at].count:
-            return lane.put_row
-        chunk = lane.journal[at]
-        return chunk.row + self.items.rows(decode(lane.segments.read([chunk])[0])[: item - chunk.first])
 
     def between(self, lane: Lane, first_row: int, after_row: int) -> list[tuple[int, Any]]:
         """Unconfirmed items that have rows in this range, each with its first row; nothing is delivered."""
@@ -539,39 +408,14 @@ class Store:
                     f"Rows {first_row} to {after_row} were asked for; the queue has rows "
                     f"{lane.committed_row} to {lane.put_row} (what is confirmed is gone)."
                 )
-            start = max(0, bisect.bisect_right(lane.journal, first_row, key=lambda c: c.row) - 1)
-            chunks = []
-            for at in range(start, len(lane.journal)):
-                chunk = lane.journal[at]
-                if chunk.row >= after_row:
-                    break
-                if chunk.row + chunk.rows > first_row:
-                    chunks.append(chunk)
-            held = {
-                block.chunk.first: list(block.items)
-                for run in lane.runs
-                if not run.on_disk
-                for block in run.parts
-                if block.at == 0 and block.raw is None
-            }
-            absent = [chunk for chunk in chunks if chunk.first not in held]
-            read = dict(zip((chunk.first for chunk in absent), lane.segments.read(absent), strict=True))
-        found = []
-        for chunk in chunks:
-            row = chunk.row
-            for item in held.get(chunk.first) or decode(read[chunk.first]):
-                rows = self.items.rows([item])
-                if row < after_row and row + rows > first_row:
-                    found.append((row, self.items.decode(item)))
-                row += rows
-        return found
+            blocks = rows.blocks(lane, first_row, after_row)
+        return rows.items(blocks, self.items, first_row, after_row)
 
     def chunk_end(self, lane: Lane, row: int) -> int:
         """The row after the last one of the chunk that has this row."""
         with self.mutex:
             self._need_open()
-            at = bisect.bisect_right(lane.journal, row, key=lambda chunk: chunk.row) - 1
-            return lane.journal[at].row + lane.journal[at].rows if at >= 0 else lane.put_row
+            return rows.chunk_end(lane, row)
 
     def commit_row(self, lane: Lane, row: int) -> None:
         """Everything before this row is confirmed and leaves the queue, delivered or not."""
@@ -581,40 +425,10 @@ class Store:
                 return
             if row > lane.put_row:
                 raise QueueError(f"Row {row} was confirmed; the queue has {lane.put_row} so far.")
-            item = lane.put
-            for chunk in lane.journal:
-                if chunk.row + chunk.rows > row:
-                    item, at = chunk.first, chunk.row
-                    for each in decode(lane.segments.read([chunk])[0]):
-                        at += self.items.rows([each])
-                        if at > row:
-                            break
-                        item += 1
-                    break
-            self._skip(lane, item)
+            item = rows.item_of(lane, self.items, row)
+            lane.skip(item)
+            self._mark(lane, GOT, lane.got)
             self.commit(lane, item, row)
-
-    def _skip(self, lane: Lane, item: int) -> None:
-        """Everything before this item leaves the queue; what is on disk only is not read for it."""
-        while lane.got < item and lane.runs:
-            run = lane.runs[0]
-            part = run.parts[0]
-            if run.on_disk:
-                after, have = part.first + part.count, max(part.first, lane.got)
-                lane.got = min(after, item)
-                lane.count -= lane.got - have
-                if after <= item:
-                    run.parts.popleft()
-                    run.size -= part.size
-                    lane.disk -= part.size
-                if not run.parts:
-                    lane.runs.pop(0)
-            else:
-                part.open()
-                number = min(item - part.first, len(part.items) - part.at)
-                lane.delivered(number, sum(map(len, part.items[part.at : part.at + number])))
-        lane.got = max(lane.got, item)
-        self._mark(lane, GOT, lane.got)
 
     # --- the rest -------------------------------------------------------------------------------------
 
@@ -645,12 +459,12 @@ class Store:
         with self.mutex:
             for lane in self.lanes:
                 lane.check()
-                room = self._room(lane)
+                room = self.spiller.room(lane)
                 if 0 <= room < self.plan.largest:
-                    assert self._wanted(lane, room + 1, False)[0] > 0
+                    assert self.spiller.wanted(lane, room + 1, False)[0] > 0
                 if room >= 0:
-                    assert self._wanted(lane, room, False)[0] == 0
-            assert self._whole() <= self.memory
+                    assert self.spiller.wanted(lane, room, False)[0] == 0
+            assert self.spiller.whole() <= self.memory
 
     def close(self) -> None:
         """Close the queues; without `durable`, what is in memory goes to disk first."""
@@ -663,7 +477,7 @@ class Store:
                         for run in lane.runs:
                             blocks = [b for b in run.parts if not run.on_disk and b.chunk is None]
                             if blocks:
-                                self._write(lane, blocks)
+                                self.spiller.write(lane, blocks)
                     for segment in lane.segments.files.values():
                         if segment is lane.segments.active:
                             self.disk.sync(segment.file, segment.path)
@@ -686,20 +500,6 @@ class Store:
         if self.commits is not None:
             self.commits.close()
         self.lock.release()
-
-
-def _pieces(items: list[bytes], sizes: np.ndarray, longest: int) -> list[tuple[list[bytes], np.ndarray, int]]:
-    """Items in pieces of at most this size (an item that is larger is a piece), with their sizes."""
-    total = int(sizes.sum())
-    if total <= longest:
-        return [(items, sizes, total)] if items else []
-    ends = np.cumsum(sizes)
-    found, at, done = [], 0, 0
-    while at < len(items):
-        after = max(at + 1, int(np.searchsorted(ends, done + longest, side="right")))
-        found.append((items[at:after], sizes[at:after], int(ends[after - 1]) - done))
-        at, done = after, int(ends[after - 1])
-    return found
 
 
 def positive_number(queues: Any) -> int:
