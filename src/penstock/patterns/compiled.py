@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from penstock.kernels.patterns import Events, Program, Work, latest_chain, window_ends
 from penstock.patterns.alternatives import Absence, Alternative, alternatives, predicates_of
 from penstock.patterns.analysis import Analysis, Predicate, Side
+from penstock.patterns.forms import Form, alone_form
 from penstock.patterns.nodes import Const
 from penstock.patterns.values import Codes, local_mask
 
@@ -16,21 +19,43 @@ COMPARISONS = {"<": 0, "<=": 1, "=": 2, "!=": 3, ">=": 4, ">": 5}
 MIRRORED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
 
 
+class Shared:
+    """What the patterns over a batch have in common: each thing is made once, by the first that needs it."""
+
+    def __init__(self) -> None:
+        self.made: dict[Any, tuple[int, Any]] = {}  # by name: for which pattern, and what
+        self.member = 0  # the pattern at work
+        self.taken = 0  # things that another pattern had made
+
+    def get(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What goes by a name, made now if it is not there."""
+        if name not in self.made:
+            self.made[name] = self.member, make()
+        owner, thing = self.made[name]
+        self.taken += owner != self.member
+        return thing
+
+
 @dataclass
 class Input:
     """The events that matter, in stream order, coded for a pattern."""
 
     axis: np.ndarray  # times, or positions in the stream
+    by_events: bool  # which of the two
     width: float
     codes: Codes
-    candidates: list[np.ndarray]  # per slot: the positions of events that could fill it alone
+    names: list[Form]  # per slot: what could fill it alone
+    candidates: list[np.ndarray]  # per slot: the positions of these events
+    shared: Shared
     attributes: list[str] = field(init=False)
     first_in: np.ndarray = field(init=False)
     last_in: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.attributes = sorted(self.codes.columns)
-        self.first_in, self.last_in = window_ends(self.axis, self.width)
+        self.first_in, self.last_in = self.shared.get(
+            ("window", self.by_events, self.width), lambda: window_ends(self.axis, self.width)
+        )
 
     def __len__(self) -> int:
         return len(self.axis)
@@ -42,20 +67,42 @@ class Input:
             fills[self.candidates[slot]] |= 1 << bit
         return fills
 
+    def latest(self, slots: tuple[int, ...]) -> np.ndarray:
+        """Per position the latest start of a sequence of the slots that ends at or before it."""
+        name = ("latest", *(self.names[slot] for slot in slots))
+        found: np.ndarray = self.shared.get(name, lambda: latest_chain(self.fills(slots), len(slots)))
+        return found
 
-def candidates_of(analysis: Analysis, types: np.ndarray, names: list[str], codes: Codes) -> list[np.ndarray]:
-    """Per slot the positions of the events of its type that pass the predicates about it alone."""
-    number = {name: i for i, name in enumerate(names)}
-    found = []
+
+def input_of(
+    analysis: Analysis,
+    axis: np.ndarray,
+    by_events: bool,
+    width: float,
+    types: np.ndarray,
+    numbers: dict[str, int],
+    codes: Codes,
+    shared: Shared,
+) -> Input:
+    """Events as a pattern sees them: per slot those of its type that pass the predicates about it alone."""
+    names, candidates = [], []
     for slot in analysis.slots:
-        rows = np.flatnonzero(types == number[slot.type])
-        for predicate in analysis.predicates:
-            if predicate.slots == {slot.number} and predicate.scope == slot.scope:
-                if not set(predicate.branches) <= set(slot.branches):
-                    continue
+        mine = [
+            p
+            for p in analysis.predicates
+            if p.slots == {slot.number} and p.scope == slot.scope and set(p.branches) <= set(slot.branches)
+        ]
+        name = (slot.type, *(alone_form(predicate) for predicate in mine))
+
+        def passing(kind: int = numbers[slot.type], tests: list[Predicate] = mine) -> np.ndarray:
+            rows = np.flatnonzero(types == kind)
+            for predicate in tests:
                 rows = rows[local_mask(predicate, codes, rows)]
-        found.append(rows.astype(np.int64))
-    return found
+            return rows.astype(np.int64)
+
+        names.append(name)
+        candidates.append(shared.get(("slot", name), passing))
+    return Input(axis, by_events, width, codes, names, candidates, shared)
 
 
 def filtered(analysis: Analysis, predicate: Predicate) -> bool:
@@ -91,7 +138,7 @@ class Compiler:
 
     def __init__(self, analysis: Analysis, given: Input, alternative: Alternative, lead: int) -> None:
         self.analysis, self.given = analysis, given
-        self.columns: dict[str | int, int] = {name: i for i, name in enumerate(given.attributes)}
+        self.columns: dict[str | Predicate, int] = {name: i for i, name in enumerate(given.attributes)}
         self.blocks: list[_Block] = []
         self.candidates: list[np.ndarray] = []
         self.groups: list[np.ndarray] = []
@@ -189,7 +236,7 @@ class Compiler:
         """The place and the column of the other side of a comparison; a constant has a column of its own."""
         if isinstance(side, Side):
             return block.places[side.slot], self.columns[side.attr]
-        return place, self.columns.setdefault(predicate.number, len(self.columns))
+        return place, self.columns.setdefault(predicate, len(self.columns))
 
     def _candidates(self, block: _Block, slot: int, key: tuple[str, Side] | None) -> None:
         rows = self.given.candidates[slot]
@@ -269,11 +316,11 @@ class Compiler:
                 return
         if len(alternative.order) == len(slots) * (len(slots) - 1) // 2 and len(slots) <= 60:
             ordered = sorted(slots, key=lambda slot: sum(alternative.precedes(o, slot) for o in slots))
-            latest = latest_chain(self.given.fills(tuple(ordered)), len(slots))
+            latest = self.given.latest(tuple(ordered))
         elif not alternative.order and len(set(types)) == len(types):
-            latest = latest_chain(self.given.fills(slots[:1]), 1)
+            latest = self.given.latest(slots[:1])
             for slot in slots[1:]:
-                latest = np.minimum(latest, latest_chain(self.given.fills((slot,)), 1))
+                latest = np.minimum(latest, self.given.latest((slot,)))
         else:
             return
         inner.table = len(self.latest)
@@ -294,7 +341,7 @@ class Compiler:
         size = len(self.given)
         codes = np.full((len(self.columns), size), -1, np.int64)
         for name, column in self.columns.items():
-            if isinstance(name, int):
+            if isinstance(name, Predicate):
                 codes[column] = self.given.codes.constants[name]
             else:
                 codes[column] = self.given.codes.columns[name]
