@@ -21,8 +21,9 @@ import numpy as np
 from penstock.kernels.patterns import count_keyed, find
 from penstock.patterns.alternatives import Alternative, alternatives, looks_ahead, looks_back, predicates_of
 from penstock.patterns.batch import Batch, Member, type_names, width_of
-from penstock.patterns.compiled import Compiler, Input, Shared, filtered, input_of
+from penstock.patterns.compiled import Compiler
 from penstock.patterns.forms import alternative_form
+from penstock.patterns.given import Input, Shared, filtered, input_of
 from penstock.patterns.held import Held
 from penstock.patterns.values import codes_of
 
@@ -124,7 +125,7 @@ class Columnar:
     ) -> list[Found]:
         shared, out = Shared(), []
         numbers = {name: i for i, name in enumerate(type_names(self.members))}
-        for i, (member, search) in enumerate(self._each()):
+        for i, search in enumerate(self.searches):
             shared.member = i
             out.append(search.found(self.events, unit, first_new, ends, rooms[i], numbers, shared))
         self.shared += shared.taken

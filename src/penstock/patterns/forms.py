@@ -19,7 +19,7 @@ Form = tuple[Any, ...]
 
 def alone_form(predicate: Predicate) -> Form:
     """A predicate about one event alone."""
-    return _sides(predicate, {}, ()), predicate.op
+    return _sides(predicate, {}, {}), predicate.op
 
 
 def part_form(
@@ -91,7 +91,7 @@ def alternative_form(analysis: Analysis, alternative: Alternative, lead: int) ->
     )
 
 
-def _sides(predicate: Predicate, inside: Mapping[int, int], outside: Any) -> Form:
+def _sides(predicate: Predicate, inside: Mapping[int, int], outside: Mapping[int, int]) -> Form:
     """Both sides of a comparison."""
 
     def told(side: Side | Const) -> Form:
@@ -99,7 +99,7 @@ def _sides(predicate: Predicate, inside: Mapping[int, int], outside: Any) -> For
             return "constant", type(side.value).__name__, side.value
         if side.slot in inside:
             return "inside", inside[side.slot], side.attr
-        return "outside", outside[side.slot] if side.slot in outside else -1, side.attr
+        return "outside", outside.get(side.slot, -1), side.attr
 
     return told(predicate.left), told(predicate.right)
 

@@ -210,14 +210,14 @@ class PatternSetState:
         )
 
     @classmethod
-    def restore(cls, data: bytes) -> PatternSetState:
-        """A state from its snapshot."""
+    def restore(cls, data: bytes, options: Options | None = None) -> PatternSetState:
+        """A state from its snapshot; `options` of the same strategy take the place of those in it."""
         from penstock.patterns.pattern import Pattern
 
         content = unpack(data)
         try:
             patterns = {name: Pattern.parse(text) for name, text in content["patterns"].items()}
-            state = cls(patterns, Options(**content["options"]))
+            state = cls(patterns, options or Options(**content["options"]))
             state.stats = {name: PatternStats(**stats) for name, stats in content["stats"].items()}
             state.events, state.unit, state.last = content["events"], content["unit"], content["last"]
             state.kept.load(content["kept"], content["kept_rows"])
@@ -263,6 +263,11 @@ class PatternState:
         return self._set.backend
 
     @property
+    def options(self) -> Options:
+        """How the pattern is run."""
+        return self._set.options
+
+    @property
     def stats(self) -> PatternStats:
         """The figures so far."""
         return self._set.stats[ONLY]
@@ -297,10 +302,10 @@ class PatternState:
         return self._set.snapshot()
 
     @classmethod
-    def restore(cls, data: bytes) -> PatternState:
-        """A state from its snapshot."""
+    def restore(cls, data: bytes, options: Options | None = None) -> PatternState:
+        """A state from its snapshot; `options` of the same strategy take the place of those in it."""
         state = cls.__new__(cls)
-        state._set = PatternSetState.restore(data)
+        state._set = PatternSetState.restore(data, options)
         if list(state._set.patterns) != [ONLY]:
             raise SnapshotError("The snapshot is of a set of patterns; restore it as a PatternSetState.")
         return state
