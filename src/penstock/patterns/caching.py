@@ -123,6 +123,8 @@ class Caching(Iterative):
     def _negation_name(self, negation: int, node: Node) -> tuple[Any, ...]:
         sides, choices = self.outside[negation]
         name: list[Any] = [self.parts[id(node)].number]
+        if not sides and not choices:
+            return (name[0],)
         for side in sides:
             position = self.env[side.slot]
             name.append(UNBOUND if position < 0 else (self.columns[side.attr][position - self.base],))

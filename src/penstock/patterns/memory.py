@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -77,20 +77,22 @@ class Memory:
                         kind = self.kinds.get(predicate.sides[0].attr, NOTHING)
                         self.constants[predicate] = constant(side, kind, predicate.text)
 
-    def append(self, kind: int, axes: list[tuple[list[Any], Any]], row: int, values: Sequence[Any]) -> int:
-        """An event of a type: its position."""
-        position = self.base + len(self.rows)
-        for axis, now in axes:
-            axis.append(now)
-        self.rows.append(row)
-        for column, value in zip(self.columns.values(), values, strict=True):
-            column.append(value)
-        for positions, tests in self.fills[kind]:
-            if not tests or all(self._alone(predicate, position) for predicate in tests):
-                positions.append(position)
-        if len(self.rows) > self.peak:
-            self.peak = len(self.rows)
-        return position
+    def feed(self, batch: Batch) -> Iterator[tuple[int, int, int]]:
+        """Take in the events of a batch one by one: number in the batch, type and position of each."""
+        rows, fills = self.rows, self.fills
+        lists: list[tuple[list[Any], list[Any]]] = [(rows, batch.rows.tolist())]
+        lists += [(axis, batch.axes[kind].tolist()) for kind, axis in self.axes.items()]
+        lists += [(column, batch.columns[name].tolist()) for name, column in self.columns.items()]
+        pairs = [(mine.append, new) for mine, new in lists]
+        for i, kind in enumerate(batch.types.tolist()):
+            position = self.base + len(rows)
+            for append, new in pairs:
+                append(new[i])
+            for positions, tests in fills[kind]:
+                if not tests or all(self._alone(predicate, position) for predicate in tests):
+                    positions.append(position)
+            yield i, kind, position
+        self.peak = max(self.peak, len(rows))
 
     def _alone(self, predicate: Predicate, position: int) -> bool:
         """Whether an event passes a predicate about it alone."""
@@ -104,6 +106,7 @@ class Memory:
 
     def drop(self, events: int) -> None:
         """Forget so many of the oldest events; the lists stay the same lists."""
+        self.peak = max(self.peak, len(self.rows))
         self.base += events
         for values in (*self.axes.values(), self.rows, *self.columns.values()):
             del values[:events]

@@ -255,8 +255,9 @@ class SemanticCaching(Caching):
             return super().absent(negation, low, high)
         flags = self.caches.flags
         flag = flags.get((number, low, high))
-        if flag is None:
-            flag = flags[number, low, high] = super().absent(negation, low, high)
-        else:
+        if flag is not None:
             self.caches.seen += 1
+            return flag
+        flag = high - low < 2 or self.free(negation, self.analysis.negations[negation], low, high)
+        flags[number, low, high] = flag
         return flag

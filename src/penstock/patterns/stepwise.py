@@ -90,22 +90,15 @@ class Stepwise:
             each.width = width_of(each.span, batch.unit, batch.axes[each.span.events])
         counts = [0] * len(self.evaluations)
         matches: list[list[list[int]]] = [[] for _ in counts]
-        columns = [batch.columns[name].tolist() for name in memory.columns]
-        values = list(zip(*columns, strict=True)) if columns else [()] * len(batch)
-        lists = [(memory.axes[kind], axis.tolist()) for kind, axis in batch.axes.items()]
-        rows = batch.rows.tolist()
-        for i, kind in enumerate(batch.types.tolist()):
+        ends = self.ends
+        for i, kind, position in memory.feed(batch):
             if self.ahead or len(memory.rows) > self.roomy:
-                now = {
-                    by_events: axis[i]
-                    for by_events, axis in zip(batch.axes, (a for _, a in lists), strict=True)
-                }
+                now = {by_events: axis[i].item() for by_events, axis in batch.axes.items()}
                 self._settle(now, rooms, counts, matches)
                 if len(memory.rows) > self.roomy:
                     self._forget(now)
                     self.roomy = len(memory.rows) + SLACK
-            position = memory.append(kind, [(axis, new[i]) for axis, new in lists], rows[i], values[i])
-            for each in self.ends[kind]:
+            for each in ends[kind]:
                 number = each.number
                 counts[number] += each.collect(position, None, rooms[number], matches[number])
         if None not in batch.ends.values():
