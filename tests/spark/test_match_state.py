@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -16,9 +18,12 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import match_pattern
 from penstock.spark.bucket import Batch
+from penstock.spark.buckets import labels
+from penstock.spark.event_pack import BUCKET, event_packer
 from penstock.spark.ledger import Ledger
+from penstock.spark.match import MatchProcessor
 from penstock.spark.matcher import Matcher, MatchSpec
-from penstock.spark.pack import to_blob
+from penstock.spark.pack import REGISTER, from_blob, to_blob
 from tests.spark.conftest import write_files
 from tests.spark.support import committed, python_workers
 from tests.spark.test_kill import run_with_kills
@@ -148,3 +153,33 @@ def test_killed_twice(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_killed_twenty_times(spark: Any, tmp_path: Path) -> None:
     check(spark, tmp_path, files=60, rows=400, kills=20, longest=6)
+
+
+def test_packed_events_go_through_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark does between packing and the operator is a shuffle: here it is done by hand."""
+    monkeypatch.setattr(Ledger, "remembered", {})
+    frame, tags = events(400, seed=5), labels(2)
+    expected = pairs(ps.Pattern.parse(TEXT).run(frame).matches.to_pandas())
+    spec = replace(SPEC, pattern=ps.Pattern.parse(TEXT), lateness=0.0, buckets=2)
+    processors = {}
+    for tag in (REGISTER, *tags):
+        processors[tag] = MatchProcessor(spec)
+        processors[tag].init(Handle())
+    pack, total, told_events = event_packer("ts", "int64", tags), Counter[Any](), 0
+    for at in range(0, 400, 80):
+        part = pa.Table.from_pandas(frame.iloc[at : at + 80], preserve_index=False)
+        part = part.append_column(BUCKET, pa.array(frame["k"].iloc[at : at + 80] % 2, pa.int32()))
+        rows = pd.concat([batch.to_pandas() for batch in pack(iter(part.to_batches()))])
+        assert set(rows["label"]) == {REGISTER, *tags}
+        for tag, mine in rows.groupby("label"):
+            for parcel in processors[tag].handleInputRows((tag,), iter([mine]), None):
+                if parcel["rows"][0] is not None:
+                    total += pairs(from_blob(parcel["rows"][0]).to_pandas())
+                else:
+                    told_events += json.loads(parcel["figures"][0])["events"]
+    assert told_events == 400
+    assert total == expected
+    other = MatchProcessor(replace(spec, buckets=3))
+    other.ledger = processors[REGISTER].ledger
+    with pytest.raises(PenstockError, match="the number of buckets cannot change"):
+        list(other.handleInputRows((REGISTER,), iter(()), None))
