@@ -19,12 +19,13 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import PipelineMonitor, bounded_join_many
 from penstock.spark.bucket import Batch
+from penstock.spark.exporter import Exporter
 from penstock.spark.ledger import Ledger
 from penstock.spark.many_bucket import ManyBucket
 from penstock.spark.many_spec import ManySpec
-from penstock.spark.monitor import Tally, _Exporter
 from penstock.spark.pack import CHECK, KEY, TIME, to_blob
 from penstock.spark.spec import Side
+from penstock.spark.tally import Tally
 from penstock.window import window_of
 from tests.spark.conftest import write_files
 from tests.spark.support import figures, rows_of
@@ -275,7 +276,7 @@ def test_a_monitor_tells_of_every_stream(spark: Any, stream_of: Any, tmp_path: P
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "evicted, bought" in shown
     assert "memory seen / clicked / bought" in shown
-    told = {family.name: family for family in _Exporter(monitor).collect()}
+    told = {family.name: family for family in Exporter(monitor).collect()}
     assert {sample.labels["stream"] for sample in told["penstock_evicted_rows"].samples} == set(NAMES)
     assert "penstock_recall" not in told
 

@@ -19,7 +19,8 @@ from rich.console import Console
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import bounded_join
-from penstock.spark.monitor import PipelineMonitor, Tally
+from penstock.spark.monitor import PipelineMonitor
+from penstock.spark.tally import Tally
 from tests.spark.conftest import write_files
 from tests.spark.support import pieces, until
 

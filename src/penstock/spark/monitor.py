@@ -10,144 +10,22 @@ import contextlib
 import math
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.errors import PenstockError
-from penstock.spark.figures import Figures
+from penstock.spark.exporter import Exporter
 from penstock.spark.metrics import figures_of
+from penstock.spark.monitor_view import View
+from penstock.spark.tally import Tally
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
     from rich.console import Console, RenderableType
 
-REMEMBERED = 1_000  # batches in the history
-HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
 PATIENCE = 10.0  # seconds to wait for what Spark has still to tell of a query that is over
-
-COUNTED = {  # the figures that only grow, as Prometheus is told of them
-    "results": ("results", "Results found."),
-    "expired": ("expired_rows", "Rows that left because nothing can match them any more."),
-    "dropped": ("dropped_rows", "Rows dropped by chance."),
-    "late": ("late_rows", "Rows that came behind the progress of their stream."),
-    "skipped": ("skipped_rows", "Rows without a key or a time."),
-    "behind_watermark": ("behind_watermark_rows", "Rows dropped because they are behind the watermark."),
-    "state_written": ("state_written_bytes", "Bytes written to the state store."),
-    "state_read": ("state_read_bytes", "Bytes read from the state store."),
-    "replayed": ("replayed_batches", "Batches that buckets replayed from their logs."),
-    "batches": ("batches", "Batches seen."),
-}
-
-
-class Tally:
-    """What the batches of a join add up to.
-
-    >>> from penstock.spark.monitor import Tally
-    >>> tally = Tally()
-    >>> row = {"bucket": 0, "results": 30, "missed": 10.0, "evicted_left": 7, "buffered_left": 4}
-    >>> tally.add(row | {"buckets": [row]}, batch=0)
-    >>> tally.totals()["results"], tally.totals()["recall"], tally.totals()["evicted_per_bucket"]
-    (30, 0.75, {0: 7})
-    """
-
-    def __init__(self) -> None:
-        self.history: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
-        self._sums = Figures()
-        self._batches = 0
-        self._rows = 0
-        self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
-        self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
-        self._evicted: Counter[int] = Counter()
-
-    def add(self, figures: dict[str, Any], **about: Any) -> None:
-        """One more batch: its figures as `figures_of` gives them, and what else is known of it."""
-        buckets = figures.get("buckets") or []
-        for each in buckets:
-            self._last[each["bucket"]] = each
-            self._evicted[each["bucket"]] += _evicted(each)
-        batch = Figures.from_flat(figures)
-        # A bucket without rows says nothing, and keeps what it had.
-        last = [Figures.from_flat(each) for each in self._last.values()]
-        batch.buffered = {name: sum(each.buffered.get(name, 0) for each in last) for name in batch.buffered}
-        batch.peak_bytes = sum(each.peak_bytes for each in last)
-        self._sums.add(batch)
-        self._batches += 1
-        self._rows += about.get("rows", 0)
-        if "began" in about:
-            self._first = min(self._first, about["began"])
-            self._until = max(self._until, about["began"] + about["seconds"])
-        evicted = {each["bucket"]: _evicted(each) for each in buckets}
-        self.history.append(
-            about
-            | batch.flat()
-            | {
-                "recall": recall(batch.results, batch.missed),
-                "overall_recall": recall(self._sums.results, self._sums.missed),
-            }
-            | _hottest(evicted)
-        )
-
-    def totals(self) -> dict[str, Any]:
-        """The figures of all batches; of what is buffered the last, of the bytes the most."""
-        elapsed = self._until - self._first
-        return self._sums.flat() | {
-            "batches": self._batches,
-            "rows": self._rows,
-            "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
-            "recall": recall(self._sums.results, self._sums.missed),
-            **_hottest(self._evicted),
-            "evicted_per_bucket": dict(sorted(self._evicted.items())),
-            "advice": self.advice(),
-        }
-
-    @property
-    def streams(self) -> tuple[str, ...]:
-        """The names of the streams."""
-        return tuple(self._sums.buffered)
-
-    def advice(self) -> str | None:
-        """What to do if one bucket has far more than its share of the evictions."""
-        bucket, share = _hottest(self._evicted).values()
-        times = share * len(self._evicted)
-        if times <= HOT:
-            return None
-        return (
-            f"Bucket {bucket} has {100 * share:.0f} % of all evictions, {times:.1f} times its share. More "
-            "memory helps. If the bucket has many keys, so do more buckets; they do not if one key is that "
-            "hot. Such a key can be salted: a random number below n beside the key on one side, and each row "
-            "n times, once with each of these numbers, on the other."
-        )
-
-
-def recall(results: int, missed: float | None) -> float | None:
-    """The estimated share of the exact results that was found; 1 where there are none, None if unknown.
-
-    >>> from penstock.spark.monitor import recall
-    >>> recall(30, 10.0), recall(5, -2.0), recall(0, 0.0), recall(7, None)
-    (0.75, 1.0, 1.0, None)
-    """
-    if missed is None:
-        return None
-    exact = results + max(0.0, missed)
-    return results / exact if exact > 0 else 1.0
-
-
-def _evicted(figures: dict[str, Any]) -> int:
-    """Rows that a bucket has evicted, of all streams."""
-    return sum(Figures.from_flat(figures).evicted.values())
-
-
-def _hottest(evicted: dict[int, int]) -> dict[str, Any]:
-    """The bucket with the most evictions, and its share of them."""
-    whole = sum(evicted.values())
-    if not whole:
-        return {"hottest_bucket": None, "hottest_share": 0.0}
-    bucket = max(evicted, key=lambda each: evicted[each])
-    return {"hottest_bucket": bucket, "hottest_share": evicted[bucket] / whole}
 
 
 class PipelineMonitor:
@@ -237,7 +115,7 @@ class PipelineMonitor:
         """The table that is shown."""
         with self._news:
             tally = self._tally
-            return _View(self.name, self.state, tally.streams, list(tally.history)[-8:], tally.totals())
+            return View(self.name, self.state, tally.streams, list(tally.history)[-8:], tally.totals())
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -324,7 +202,7 @@ class PipelineMonitor:
                 "prometheus_port needs the package prometheus-client; install penstock[spark]."
             ) from error
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Exporter(self))
+        registry.register(Exporter(self))
         try:
             server, thread = start_http_server(self._port or 0, self._address, registry)
         except OSError as error:
@@ -365,156 +243,6 @@ class _Listener(StreamingQueryListener):
         self._monitor._terminated(str(event.runId), event.exception)
 
 
-class _Exporter:
-    """Says the figures in Prometheus' words, whenever it asks."""
-
-    def __init__(self, monitor: PipelineMonitor) -> None:
-        self._monitor = monitor
-
-    def collect(self) -> Iterator[Metric]:
-        """All figures as they are now."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        totals, history = self._monitor.totals, self._monitor.history
-        streams = self._monitor.streams
-
-        def told(kind: Any, name: str, text: str, values: Any, label: str | None = None) -> Metric:
-            """One figure: a number, or one per value of a label."""
-            family = kind(f"penstock_{name}", text, labels=["join", *([label] if label else [])])
-            for each, value in values.items() if label else [(None, values)]:
-                family.add_metric([self._monitor.name, *([str(each)] if label else [])], value)
-            return family
-
-        def per_stream(name: str) -> dict[str, Any]:
-            """A figure of each stream."""
-            return {stream: totals[f"{name}_{stream}"] for stream in streams}
-
-        count, gauge = CounterMetricFamily, GaugeMetricFamily
-        for figure, (name, text) in COUNTED.items():
-            yield told(count, name, text, totals[figure])
-        yield told(count, "arrived_rows", "Rows that came.", per_stream("arrived"), "stream")
-        yield told(count, "evicted_rows", "Rows evicted for want of room.", per_stream("evicted"), "stream")
-        buckets = totals["evicted_per_bucket"]
-        yield told(count, "bucket_evicted_rows", "Rows evicted in each bucket.", buckets, "bucket")
-        yield told(gauge, "buffered_rows", "Rows in memory.", per_stream("buffered"), "stream")
-        yield told(gauge, "memory_peak_bytes", "The most that all buckets took.", totals["peak_bytes"])
-        known = totals["missed"] is not None
-        if known:
-            missed = max(0, totals["missed"])
-            yield told(gauge, "missed_results", "About how many results were missed.", missed)
-            yield told(gauge, "recall", "Estimated share of the exact results.", totals["recall"])
-        for last in history[-1:]:
-            yield told(gauge, "memory_bytes", "What all buckets take.", last["peak_bytes"])
-            if known:
-                yield told(gauge, "batch_recall", "The same of the last batch alone.", last["recall"])
-            yield told(gauge, "batch_rows", "Rows of the last batch.", last["rows"])
-            yield told(gauge, "batch_seconds", "What the last batch took.", last["seconds"])
-
-
-class _View:
-    """The table in the terminal: figures down, the last batches and all of them across."""
-
-    def __init__(
-        self,
-        title: str,
-        state: str,
-        streams: tuple[str, ...],
-        batches: list[dict[str, Any]],
-        totals: dict[str, Any],
-    ) -> None:
-        self.title, self.state, self.streams = title, state, streams
-        self.batches, self.totals = batches, totals
-
-    def __rich_console__(self, console: Console, options: Any) -> Iterator[RenderableType]:
-        """As many batches as there is room for."""
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        colour = "red" if self.state.startswith("failed") else "green" if self.state == "running" else "dim"
-        yield Text.assemble(
-            (self.title, "bold"), "  ", (self.state, colour), no_wrap=True, overflow="ellipsis"
-        )
-        if not self.batches:
-            return
-        room = max(1, (options.max_width - 36) // 12)
-        shown = self.batches[-room:]
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        table.add_column("", style="cyan", no_wrap=True)
-        for each in shown:
-            table.add_column(f"batch {each['batch']}", justify="right", no_wrap=True)
-        table.add_column("all", justify="right", no_wrap=True, style="bold")
-        for label, cell in _lines(self.streams).items():
-            table.add_row(label, *[cell(each) for each in shown], cell(self.totals))
-        yield table
-        if self.totals["advice"]:
-            yield Text(self.totals["advice"], style="yellow")
-
-
 def _known(number: float | None) -> float | None:
     """A rate, or nothing where Spark does not know it."""
     return number if number is not None and math.isfinite(number) and number > 0 else None
-
-
-def _count(number: float | None) -> str:
-    """A number in few characters: 98,765 or 1.2 M."""
-    if number is None:
-        return "–"
-    for size, unit in ((1e9, "G"), (1e6, "M")):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number:,.0f}"
-
-
-def _bytes(number: int) -> str:
-    """A size with its unit."""
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if number >= 1024**power:
-            return f"{number / 1024**power:.1f} {unit}"
-    return f"{number} B"
-
-
-def _memory(figures: dict[str, Any], streams: tuple[str, ...]) -> str:
-    """The share of each stream in the buffered rows, in percent that add up."""
-    rows = [figures[f"buffered_{stream}"] for stream in streams]
-    if not sum(rows):
-        return "–"
-    shares = [round(100 * count / sum(rows)) for count in rows[:-1]]
-    return " / ".join(map(str, [*shares, 100 - sum(shares)])) + " %"
-
-
-def _recall(figures: dict[str, Any]) -> str:
-    """In percent, where there is anything to find."""
-    if figures["recall"] is None or not (figures["results"] or figures["missed"] > 0):
-        return "–"
-    return f"{100 * figures['recall']:.1f} %"
-
-
-def _bucket(figures: dict[str, Any]) -> str:
-    """The bucket with the most evictions, and its share of them."""
-    if figures["hottest_bucket"] is None:
-        return "–"
-    return f"{figures['hottest_bucket']}: {100 * figures['hottest_share']:.0f} %"
-
-
-def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str]]:
-    """The lines of the table: what they are called, and how they are told."""
-    evicted = {f"evicted, {stream}": _counted(f"evicted_{stream}") for stream in streams}
-    return {
-        "input rows/s": _counted("rows_per_second"),
-        "results": _counted("results"),
-        "estimated recall": _recall,
-        **evicted,
-        f"memory {' / '.join(streams)}": lambda f: _memory(f, streams),
-        "peak memory": lambda f: _bytes(f["peak_bytes"]),
-        "late rows": _counted("late"),
-        "behind the watermark": _counted("behind_watermark"),
-        "state written": lambda f: _bytes(f["state_written"]),
-        "state read": lambda f: _bytes(f["state_read"]),
-        "hottest bucket": _bucket,
-    }
-
-
-def _counted(name: str) -> Callable[[dict[str, Any]], str]:
-    """How a figure is told that counts something."""
-    return lambda figures: _count(figures[name])

@@ -1,0 +1,68 @@
+"""The figures of a running join in Prometheus' words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+COUNTED = {  # the figures that only grow, as Prometheus is told of them
+    "results": ("results", "Results found."),
+    "expired": ("expired_rows", "Rows that left because nothing can match them any more."),
+    "dropped": ("dropped_rows", "Rows dropped by chance."),
+    "late": ("late_rows", "Rows that came behind the progress of their stream."),
+    "skipped": ("skipped_rows", "Rows without a key or a time."),
+    "behind_watermark": ("behind_watermark_rows", "Rows dropped because they are behind the watermark."),
+    "state_written": ("state_written_bytes", "Bytes written to the state store."),
+    "state_read": ("state_read_bytes", "Bytes read from the state store."),
+    "replayed": ("replayed_batches", "Batches that buckets replayed from their logs."),
+    "batches": ("batches", "Batches seen."),
+}
+
+
+class Exporter:
+    """Says the figures in Prometheus' words, whenever it asks."""
+
+    def __init__(self, monitor: Any) -> None:
+        self._monitor = monitor
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures as they are now."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        totals, history = self._monitor.totals, self._monitor.history
+        streams = self._monitor.streams
+
+        def told(kind: Any, name: str, text: str, values: Any, label: str | None = None) -> Metric:
+            """One figure: a number, or one per value of a label."""
+            family = kind(f"penstock_{name}", text, labels=["join", *([label] if label else [])])
+            for each, value in values.items() if label else [(None, values)]:
+                family.add_metric([self._monitor.name, *([str(each)] if label else [])], value)
+            return family
+
+        def per_stream(name: str) -> dict[str, Any]:
+            """A figure of each stream."""
+            return {stream: totals[f"{name}_{stream}"] for stream in streams}
+
+        count, gauge = CounterMetricFamily, GaugeMetricFamily
+        for figure, (name, text) in COUNTED.items():
+            yield told(count, name, text, totals[figure])
+        yield told(count, "arrived_rows", "Rows that came.", per_stream("arrived"), "stream")
+        yield told(count, "evicted_rows", "Rows evicted for want of room.", per_stream("evicted"), "stream")
+        buckets = totals["evicted_per_bucket"]
+        yield told(count, "bucket_evicted_rows", "Rows evicted in each bucket.", buckets, "bucket")
+        yield told(gauge, "buffered_rows", "Rows in memory.", per_stream("buffered"), "stream")
+        yield told(gauge, "memory_peak_bytes", "The most that all buckets took.", totals["peak_bytes"])
+        known = totals["missed"] is not None
+        if known:
+            missed = max(0, totals["missed"])
+            yield told(gauge, "missed_results", "About how many results were missed.", missed)
+            yield told(gauge, "recall", "Estimated share of the exact results.", totals["recall"])
+        for last in history[-1:]:
+            yield told(gauge, "memory_bytes", "What all buckets take.", last["peak_bytes"])
+            if known:
+                yield told(gauge, "batch_recall", "The same of the last batch alone.", last["recall"])
+            yield told(gauge, "batch_rows", "Rows of the last batch.", last["rows"])
+            yield told(gauge, "batch_seconds", "What the last batch took.", last["seconds"])
