@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         plan,
     )
     from penstock.lookup import LookupCache, LookupRun, LookupStats, plan_lookup
-    from penstock.patterns import Pattern
+    from penstock.patterns import Pattern, PatternSet
     from penstock.queues import SpillQueue, SpillQueues
     from penstock.window import Landmark, Rows, Within
 
@@ -55,6 +55,7 @@ __all__ = [
     "ManyStats",
     "Optimum",
     "Pattern",
+    "PatternSet",
     "PenstockError",
     "Plan",
     "PlanRow",
@@ -80,7 +81,7 @@ _HOMES = {
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
     "lookup": ("LookupCache", "LookupRun", "LookupStats", "plan_lookup"),
-    "patterns": ("Pattern",),
+    "patterns": ("Pattern", "PatternSet"),
     "queues": ("SpillQueue", "SpillQueues"),
     "window": ("Landmark", "Rows", "Within"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-import zlib
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -576,10 +576,7 @@ class Sneaky:
 
 def forged(body: bytes) -> bytes:
     packed = pa.compress(body, codec="zstd", asbytes=True)
-    header = snapshots._HEADER
-    return (
-        header.pack(snapshots.MAGIC, snapshots.VERSION, zlib.crc32(packed), len(packed), len(body)) + packed
-    )
+    return snapshots.SEAL.seal(struct.pack("<Q", len(body)) + packed)
 
 
 @pytest.mark.parametrize(

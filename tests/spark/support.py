@@ -139,13 +139,12 @@ def running(command: list[str], log: Path, env: dict[str, str] | None = None) ->
 
 @contextlib.contextmanager
 def join_program(folder: Path, plan: dict[str, Any]) -> Iterator[Program]:
-    """The program `programs/join.py` with a plan, which is written into the folder."""
+    """A program of `programs`, that of joins if the plan names none; the plan is written into the folder."""
     path = folder / "plan.json"
     path.write_text(json.dumps(plan))
     path.with_suffix(".done").unlink(missing_ok=True)
-    with running(
-        [sys.executable, "-m", "tests.spark.programs.join", str(path)], folder / "log.txt"
-    ) as program:
+    module = f"tests.spark.programs.{plan.get('program', 'join')}"
+    with running([sys.executable, "-m", module, str(path)], folder / "log.txt") as program:
         yield program
 
 

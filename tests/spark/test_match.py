@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import zlib
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import match_pattern
-from penstock.spark.ledger import seal
+from penstock.spark.ledger import SEAL
 from penstock.spark.matcher import Matcher, MatchSpec
 from tests.spark.conftest import write_files
 
@@ -44,7 +45,7 @@ def test_foreign_state_is_refused_and_runs_nothing() -> None:
     spec = MatchSpec(ps.Pattern.parse(TEXT), "type", "ts", "int64", "us", 0.0, ("k", "n"), (), "columnar")
     harmful = b"cbuiltins\nexec\n(Vraise SystemExit\ntR."  # a pickle that calls exec
     header = snapshot.pack({})[:8]
-    for data in (b"", bytes(100), harmful, seal(harmful), header + harmful, packed_raw(harmful)):
+    for data in (b"", bytes(100), harmful, SEAL.seal(harmful), header + harmful, packed_raw(harmful)):
         with pytest.raises(SnapshotError):
             Matcher.from_bytes(spec, data)
     again = Matcher.from_bytes(spec, Matcher(spec).to_bytes())
@@ -53,8 +54,8 @@ def test_foreign_state_is_refused_and_runs_nothing() -> None:
 
 def packed_raw(body: bytes) -> bytes:
     """A body that was pickled elsewhere, with a header and a checksum that are right."""
-    packed = zlib.compress(body, 1)
-    return snapshot._HEADER.pack(snapshot.MAGIC, snapshot.VERSION, zlib.crc32(packed), len(packed)) + packed
+    packed = pa.compress(body, codec="zstd", asbytes=True)
+    return snapshot.SEAL.seal(struct.pack("<Q", len(body)) + packed)
 
 
 @pytest.mark.parametrize("text", [TEXT, TRAILING])

@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.errors import SnapshotError
 from penstock.spark import bounded_join, ledger
 from penstock.spark.bucket import Batch, Bucket
-from penstock.spark.ledger import MAGIC, VERSION, seal, unseal
+from penstock.spark.ledger import SEAL
 from tests.spark.conftest import write_files
 from tests.spark.packed import packed, spec_of
 from tests.spark.support import START, figures, pieces
@@ -78,11 +78,11 @@ def stored(kind: str, bucket: bytes) -> bytes:
 
 
 def test_what_is_read_back_goes_on_as_the_original(bucket: bytes) -> None:
-    one, other = (Bucket.from_bytes(SPEC, unseal(seal(bucket))) for _ in range(2))
+    one, other = (Bucket.from_bytes(SPEC, SEAL.unseal(SEAL.seal(bucket))) for _ in range(2))
     for seed in range(5, 9):
-        other = Bucket.from_bytes(SPEC, unseal(seal(other.to_bytes())))
+        other = Bucket.from_bytes(SPEC, SEAL.unseal(SEAL.seal(other.to_bytes())))
         entry = packed(seed)
-        again = Batch.from_bytes(unseal(seal(entry.to_bytes())))
+        again = Batch.from_bytes(SEAL.unseal(SEAL.seal(entry.to_bytes())))
         assert again == entry
         results, gone = one.process(entry)
         results_again, gone_again = other.process(again)
@@ -95,14 +95,14 @@ def test_what_is_read_back_goes_on_as_the_original(bucket: bytes) -> None:
 @pytest.mark.parametrize("kind", READERS)
 def test_damaged_values_are_refused(kind: str, bucket: bytes) -> None:
     read, data = READERS[kind], stored(kind, bucket)
-    sealed = seal(data)
-    read(unseal(sealed))
+    sealed = SEAL.seal(data)
+    read(SEAL.unseal(sealed))
     for what, changed in damaged(sealed, 2_000):
-        refused(lambda value: read(unseal(value)), changed, what)
-    for at in range(len(seal(b"")) + 1):  # every byte of the header
+        refused(lambda value: read(SEAL.unseal(value)), changed, what)
+    for at in range(len(SEAL.seal(b"")) + 1):  # every byte of the header
         for bit in range(8):
             changed = sealed[:at] + bytes([sealed[at] ^ (1 << bit)]) + sealed[at + 1 :]
-            refused(lambda value: read(unseal(value)), changed, f"bit {bit} of byte {at}")
+            refused(lambda value: read(SEAL.unseal(value)), changed, f"bit {bit} of byte {at}")
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -118,8 +118,8 @@ def test_foreign_values_are_refused(kind: str, bucket: bytes) -> None:
         "a head of nothing": struct.pack("<Q", 2) + b"{}" + bytes(100),
     }
     for what, data in foreign.items():
-        refused(lambda value: read(unseal(seal(value))), data, what)
-        refused(lambda value: read(unseal(value)), data, f"unsealed: {what}")
+        refused(lambda value: read(SEAL.unseal(SEAL.seal(value))), data, what)
+        refused(lambda value: read(SEAL.unseal(value)), data, f"unsealed: {what}")
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -183,17 +183,17 @@ def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pyte
 
 
 def test_seals_say_what_is_wrong() -> None:
-    sealed = seal(b"state")
+    sealed = SEAL.seal(b"state")
     cases = {
         b"": "no state of Penstock (0 bytes",
         b"PAR1" + bytes(40): "no state of Penstock (44 bytes",
-        MAGIC + struct.pack("<H", VERSION + 1) + sealed[10:]: f"version {VERSION + 1}",
+        SEAL.magic + struct.pack("<H", SEAL.version + 1) + sealed[10:]: f"version {SEAL.version + 1}",
         sealed[:-1]: "damaged: 4 bytes instead of 5",
         sealed[:-1] + b"E": "wrong checksum",
     }
     for data, message in cases.items():
         with pytest.raises(SnapshotError) as caught:
-            unseal(data)
+            SEAL.unseal(data)
         assert message in str(caught.value)
 
 

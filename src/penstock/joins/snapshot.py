@@ -1,60 +1,35 @@
-"""Snapshots: the arrays of a state as bytes, with a version and a checksum.
+"""Snapshots: the configuration and the arrays of an operator as bytes.
 
-Layout: magic, version, checksum of what follows, then a pickled description and the arrays, compressed.
 Only descriptions whose parts are plain values, NumPy and Penstock classes are accepted back.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import pickle
-import struct
-import zlib
+import importlib
 from typing import Any
-
-import pyarrow as pa
 
 from penstock.errors import SnapshotError
 from penstock.kernels.layout import Store
 from penstock.policies import registered
 from penstock.policies.python import PythonState
+from penstock.sealed import Seal
 
-MAGIC = b"PENSTOCK"
-VERSION = 1
-_HEADER = struct.Struct("<8sHIQQ")  # magic, version, checksum, length of the body, its length uncompressed
+SEAL = Seal(b"PENSTOCK", 2, "snapshot")
 
 
 def pack(config: Any, store: Any, policy: Any, extra: dict[str, Any]) -> bytes:
     """A state as bytes."""
-    state = _each_tuple((config, store, policy, extra), "without_views")
-    body = pickle.dumps(state, protocol=5)
-    packed = pa.compress(body, codec="zstd", asbytes=True)
-    return _HEADER.pack(MAGIC, VERSION, zlib.crc32(packed), len(packed), len(body)) + packed
+    return SEAL.dump(_each_tuple((config, store, policy, extra), "without_views"))
 
 
 def unpack(
     data: bytes, config_class: type, store_class: type = Store
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
     """The parts of a snapshot of an operator with this config, or an error that says what is wrong."""
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise SnapshotError(f"A snapshot is bytes; {type(data).__name__} was given.")
-    data = bytes(data)
-    if len(data) < _HEADER.size or data[:8] != MAGIC:
-        raise SnapshotError(f"This is not a Penstock snapshot ({len(data)} bytes, no header).")
-    _, version, checksum, length, whole = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise SnapshotError(f"The snapshot has version {version}; this Penstock reads version {VERSION}.")
-    packed = data[_HEADER.size :]
-    if len(packed) != length or zlib.crc32(packed) != checksum:
-        raise SnapshotError(
-            f"The snapshot is damaged: {len(packed)} bytes instead of {length}, or a wrong checksum."
-        )
+    content = SEAL.load(data, _accepted)
     try:
-        body = pa.decompress(packed, decompressed_size=whole, codec="zstd", asbytes=True)
-        config, store, policy, extra = _each_tuple(_Careful(io.BytesIO(body)).load(), "with_views")
-    except SnapshotError:
-        raise
+        config, store, policy, extra = _each_tuple(content, "with_views")
     except Exception as error:
         raise SnapshotError(f"The snapshot cannot be read: {error}") from error
     if not (isinstance(config, config_class) and isinstance(store, store_class) and isinstance(extra, dict)):
@@ -74,27 +49,15 @@ def _each_tuple(value: Any, method: str) -> Any:
     return getattr(whole, method)() if hasattr(whole, method) else whole
 
 
-_ARRAYS = {
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "scalar"),
-    ("numpy._core.numeric", "_frombuffer"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-}
-
-
-class _Careful(pickle.Unpickler):
-    """Loads arrays, and the records and named tuples that Penstock and registered policies define."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _ARRAYS or (module, name) == ("builtins", "set"):
-            return super().find_class(module, name)
-        if "." not in name and (module.split(".")[0] == "penstock" or _is_policy(module, name)):
-            found = super().find_class(module, name)
-            record = isinstance(found, type) and (dataclasses.is_dataclass(found) or _keeps_state(found))
-            if record and found.__module__ == module:
-                return found
-        raise SnapshotError(f"The snapshot names {module}.{name}, which has no place in one.")
+def _accepted(module: str, name: str) -> bool:
+    """Whether this is a record or named tuple that Penstock or a registered policy defines."""
+    if (module, name) == ("builtins", "set"):
+        return True
+    if "." in name or not (module.split(".")[0] == "penstock" or _is_policy(module, name)):
+        return False
+    found = getattr(importlib.import_module(module), name)
+    record = isinstance(found, type) and (dataclasses.is_dataclass(found) or _keeps_state(found))
+    return record and found.__module__ == module
 
 
 def _keeps_state(found: type) -> bool:

@@ -7,10 +7,12 @@
 """
 
 from penstock.patterns.nodes import And, Attr, Compare, E, Not, Or, Seq
-from penstock.patterns.pattern import STRATEGIES, Pattern
+from penstock.patterns.options import STRATEGIES
+from penstock.patterns.pattern import Pattern
+from penstock.patterns.pattern_set import PatternSet
 from penstock.patterns.result import PatternRun, PatternStats
 from penstock.patterns.span import Span
-from penstock.patterns.state import PatternState
+from penstock.patterns.state import PatternSetState, PatternState
 
 __all__ = [
     "STRATEGIES",
@@ -22,6 +24,8 @@ __all__ = [
     "Or",
     "Pattern",
     "PatternRun",
+    "PatternSet",
+    "PatternSetState",
     "PatternState",
     "PatternStats",
     "Seq",

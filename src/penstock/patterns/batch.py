@@ -1,10 +1,11 @@
-"""A batch of events: those that matter to a pattern, in stream order."""
+"""A batch of events: those that matter to the patterns over a stream, in stream order."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,72 +17,90 @@ from penstock.patterns.span import Span
 from penstock.patterns.values import Values, check_kinds, values_of
 
 
+class Member(NamedTuple):
+    """One of the patterns over a stream."""
+
+    analysis: Analysis
+    span: Span
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Events of the types of a pattern, in the order (time, arrival)."""
+    """Events of the types of the patterns, in the order (time, arrival).
 
-    axis: np.ndarray  # times, or positions in the stream
+    Windows are measured along an axis: the times (`False`) or the positions in the stream (`True`). A batch
+    has those that its patterns need, and says of each how far it reaches.
+    """
+
+    axes: dict[bool, np.ndarray]
     types: np.ndarray  # numbers of type names
     rows: np.ndarray  # row numbers of the input, from its beginning
     columns: dict[str, Values]
     size: int  # all events of the batch, also those of other types
     unit: str
-    end: Any  # the axis after the batch: its last time, or the next position
+    ends: dict[bool, Any]  # after the batch: the last time, the next position
     last_time: Any = None
     first_time: Any = None
 
     def __len__(self) -> int:
-        return len(self.axis)
+        return len(self.rows)
 
 
-def type_names(analysis: Analysis) -> list[str]:
-    """The types of a pattern, in the order of their numbers."""
-    return sorted({slot.type for slot in analysis.slots})
+def type_names(members: Sequence[Member]) -> list[str]:
+    """The types of patterns, in the order of their numbers."""
+    return sorted({slot.type for member in members for slot in member.analysis.slots})
+
+
+def attribute_names(members: Sequence[Member]) -> list[str]:
+    """The attributes that their predicates need."""
+    return sorted({name for member in members for name in member.analysis.attributes})
 
 
 def batch_of(
     events: Table,
-    analysis: Analysis,
-    span: Span,
+    members: Sequence[Member],
     type_column: str,
     time_column: str,
     unit: str,
     first_row: int = 0,
 ) -> Batch:
     """Bring a table of events into the order of the stream; events of other types are left out."""
-    names = column_names(events)
-    for name in (type_column, time_column, *analysis.attributes):
+    names, attributes = column_names(events), attribute_names(members)
+    for name in (type_column, time_column, *attributes):
         if name not in names:
             raise ColumnError(f"The events have no column {name!r}{hint(name, names)}")
     size = row_count(events)
     times = times_of([column(events, time_column, "event")], ["event"], unit)
     time = times.arrays[0]
-    kinds = _numbered(column(events, type_column, "event"), type_names(analysis))
+    kinds = _numbered(column(events, type_column, "event"), type_names(members))
     order = np.arange(size, dtype=np.int64)
     if size > 1 and not bool((time[1:] >= time[:-1]).all()):
         order = np.argsort(time, kind="stable")
-    positions = first_row + np.arange(size, dtype=np.int64)
     matter = kinds[order] >= 0
     rows = order[matter]
-    columns = {name: values_of(column(events, name, "event")) for name in analysis.attributes}
-    check_kinds(analysis.predicates, columns)
-    axis = positions[matter] if span.events else time[rows]
+    columns = {name: values_of(column(events, name, "event")) for name in attributes}
+    for member in members:
+        check_kinds(member.analysis.predicates, columns)
     last = time[order[-1]] if size else None
+    wanted = {member.span.events for member in members}
+    axes = {
+        by_events: first_row + np.flatnonzero(matter) if by_events else time[rows] for by_events in wanted
+    }
     return Batch(
-        axis=axis,
+        axes=axes,
         types=kinds[rows],
         rows=rows + first_row,
         columns={name: values.take(rows) for name, values in columns.items()},
         size=size,
         unit=times.unit,
-        end=first_row + size if span.events else last,
+        ends={by_events: first_row + size if by_events else last for by_events in wanted},
         last_time=last,
         first_time=time[order[0]] if size else None,
     )
 
 
 def _numbered(series: pd.Series, names: list[str]) -> np.ndarray:
-    """The number of each event's type, -1 for types the pattern does not name."""
+    """The number of each event's type, -1 for types the patterns do not name."""
     codes, uniques = pd.factorize(series)
     known = {name: i for i, name in enumerate(names)}
     numbers = np.array([known.get(str(value), -1) for value in uniques] + [-1], np.int64)

@@ -3,22 +3,29 @@
 Not from the paper. Nested sequences are flattened, ORs become alternatives, a negation is a range that must
 be empty. A batch is matched together with the events before it that its windows reach, and only matches that
 end in the batch are built (or, where a match must wait for its window to pass, those settled by it).
+
+Several patterns search one set of events. What they have in common is found once: the numbering of values,
+the events that fill a slot, the reach of windows, the tables of negated parts, and alternatives that two of
+them share, be it as a whole pattern or as a branch of an OR.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from penstock.kernels.patterns import count_keyed, find
 from penstock.patterns.alternatives import Alternative, alternatives, looks_ahead, looks_back, predicates_of
-from penstock.patterns.analysis import Analysis
-from penstock.patterns.batch import Batch, type_names, width_of
-from penstock.patterns.compiled import Compiler, Input, candidates_of, filtered
-from penstock.patterns.span import Span
-from penstock.patterns.values import Values, codes_of, joined
+from penstock.patterns.batch import Batch, Member, type_names, width_of
+from penstock.patterns.compiled import Compiler
+from penstock.patterns.forms import alternative_form
+from penstock.patterns.given import Input, Shared, filtered, input_of
+from penstock.patterns.held import Held
+from penstock.patterns.values import codes_of
 
 ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
 
@@ -31,194 +38,206 @@ class Found:
     rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Between which positions the last and the first event of a match must be."""
+
+    last_from: int
+    first_from: int
+    first_to: int
+
+
 class Columnar:
-    """The events that later matches may need, in columns."""
+    """Searches the events in memory for all patterns of a stream."""
 
     name = "columnar"
 
-    def __init__(self, analysis: Analysis, span: Span, **_: Any) -> None:
-        self.analysis, self.span = analysis, span
-        self.ahead = looks_ahead(analysis)
-        self.reach = 2 if self.ahead and looks_back(analysis) else 1  # windows that are held
-        self.axis: np.ndarray | None = None
-        self.types = np.empty(0, np.int64)
-        self.rows = np.empty(0, np.int64)
-        self.columns: dict[str, Values] = {}
-        self.settled: Any = None  # matches whose window ends before this have been told
-        self.peak = 0
+    def __init__(self, members: Sequence[Member], **_: Any) -> None:
+        self.members = list(members)
+        self.events = Held()
+        self.searches = [_Search(member) for member in members]
+        self.shared = 0
 
     @property
     def held(self) -> int:
         """Events in memory."""
-        return len(self.rows)
+        return len(self.events)
+
+    @property
+    def peak(self) -> int:
+        """The most events in memory."""
+        return self.events.peak
 
     @property
     def live_rows(self) -> np.ndarray:
         """The row numbers of the events in memory."""
-        return self.rows
+        return self.events.rows
 
     def figures(self) -> dict[str, int]:
         """There is no cache."""
-        return {}
+        return {"shared": self.shared}
 
     def dump(self) -> dict[str, Any]:
         """The state as plain values and arrays."""
         return {
-            "axis": self.axis,
-            "types": self.types,
-            "rows": self.rows,
-            "columns": {
-                name: (v.kind, v.data.tolist() if v.data.dtype == object else v.data, v.null)
-                for name, v in self.columns.items()
-            },
-            "settled": self.settled,
-            "peak": self.peak,
+            "events": self.events.dump(),
+            "settled": [each.settled for each in self.searches],
+            "shared": self.shared,
         }
 
     def load(self, content: dict[str, Any]) -> None:
         """The counterpart."""
-        self.axis, self.types, self.rows = content["axis"], content["types"], content["rows"]
-        for name, (kind, data, null) in content["columns"].items():
-            values = data
-            if isinstance(data, list):
-                values = np.empty(len(data), object)
-                values[:] = data
-            self.columns[name] = Values(kind, values, null)
-        self.settled, self.peak = content["settled"], content["peak"]
+        self.events.load(content["events"])
+        self.shared = content["shared"]
+        for search, settled in zip(self.searches, content["settled"], strict=True):
+            search.settled = settled
 
     def check(self) -> None:
         """Assert the invariants."""
-        if self.axis is not None:
-            assert bool((self.axis[1:] >= self.axis[:-1]).all())
-            assert len(self.axis) == len(self.types) == len(self.rows)
-            assert all(len(values) == len(self.axis) for values in self.columns.values())
+        self.events.check()
 
-    def process(self, batch: Batch, room: int | None) -> Found:
-        """The matches that a batch completes, at most `room` of them built."""
+    def process(self, batch: Batch, rooms: Sequence[int | None]) -> list[Found]:
+        """The matches of each pattern that a batch completes, at most `rooms` of them built."""
         first_new = self.held
-        self._append(batch)
-        self.peak = max(self.peak, self.held)
-        found = self._found(batch.unit, first_new, batch.end, room)
-        self._forget(batch)
+        self.events.append(batch)
+        found = self._found(batch.unit, first_new, batch.ends, rooms)
+        self.events.drop(min(self._passed(member, search, batch) for member, search in self._each()))
         return found
 
-    def finish(self, unit: str, room: int | None) -> Found:
+    def finish(self, unit: str, rooms: Sequence[int | None]) -> list[Found]:
         """The matches that waited for their window to pass."""
-        if not self.ahead or self.axis is None:
-            return Found(0, np.empty((0, len(self.analysis.columns)), np.int64))
-        return self._found(unit, 0, None, room)
+        return self._found(unit, self.held, {}, rooms)
 
-    def _append(self, batch: Batch) -> None:
-        if self.axis is None or not self.held:
-            self.axis, self.types, self.rows = batch.axis, batch.types, batch.rows
-            self.columns = dict(batch.columns)
-            return
-        self.axis = np.concatenate([self.axis, batch.axis])
-        self.types = np.concatenate([self.types, batch.types])
-        self.rows = np.concatenate([self.rows, batch.rows])
-        self.columns = {
-            name: joined([values, batch.columns[name]], name) for name, values in self.columns.items()
-        }
+    def _each(self) -> Any:
+        return zip(self.members, self.searches, strict=True)
 
-    def _forget(self, batch: Batch) -> None:
-        """Keep what a window that is not over yet can reach."""
-        assert self.axis is not None
-        if batch.end is None:
-            return
-        width = width_of(self.span, batch.unit, self.axis)
-        first = int(np.searchsorted(self.axis, batch.end - self.reach * width))
-        if first:
-            self.axis, self.types, self.rows = self.axis[first:], self.types[first:], self.rows[first:]
-            self.columns = {
-                name: values.take(np.arange(first, len(values))) for name, values in self.columns.items()
-            }
+    def _passed(self, member: Member, search: _Search, batch: Batch) -> int:
+        """How many events no window of a pattern reaches any more."""
+        by_events = member.span.events
+        end = batch.ends[by_events]
+        if end is None or self.events.axes is None:
+            return 0
+        axis = self.events.axes[by_events]
+        return int(np.searchsorted(axis, end - search.reach * width_of(member.span, batch.unit, axis)))
 
-    def drop_oldest(self, events: int) -> None:
-        """Forget so many of the oldest events."""
-        assert self.axis is not None
-        self.axis, self.types, self.rows = self.axis[events:], self.types[events:], self.rows[events:]
-        self.columns = {
-            name: values.take(np.arange(events, len(values))) for name, values in self.columns.items()
-        }
+    def _found(
+        self, unit: str, first_new: int, ends: dict[bool, Any], rooms: Sequence[int | None]
+    ) -> list[Found]:
+        shared, out = Shared(), []
+        numbers = {name: i for i, name in enumerate(type_names(self.members))}
+        for i, search in enumerate(self.searches):
+            shared.member = i
+            out.append(search.found(self.events, unit, first_new, ends, rooms[i], numbers, shared))
+        self.shared += shared.taken
+        return out
 
-    def _found(self, unit: str, first_new: int, end: Any, room: int | None) -> Found:
-        assert self.axis is not None
-        width = width_of(self.span, unit, self.axis)
-        first_from, first_to = 0, len(self.axis)
-        if self.ahead:
-            # Matches whose first event's window ended between the last batch and this one.
-            if self.settled is not None:
-                first_from = int(np.searchsorted(self.axis, self.settled - width))
-            if end is not None:
-                first_to = int(np.searchsorted(self.axis, end - width))
-                self.settled = end
-            first_new = first_from
-        slots = len(self.analysis.columns)
-        empty = Found(0, np.empty((0, slots), np.int64))
-        if not len(self.axis) or first_to <= first_from:
-            return empty
-        codes = codes_of(self.analysis.predicates, self.columns)
-        names = type_names(self.analysis)
-        given = Input(self.axis, width, codes, candidates_of(self.analysis, self.types, names, codes))
-        numbers = {slot.number: i for i, slot in enumerate(self.analysis.columns)}
+
+class _Search:
+    """One pattern."""
+
+    def __init__(self, member: Member) -> None:
+        self.analysis, self.span = member
+        self.ahead = looks_ahead(self.analysis)
+        self.reach = 2 if self.ahead and looks_back(self.analysis) else 1  # windows that are held
+        self.alternatives = alternatives(self.analysis.root)
+        self.settled: Any = None  # matches whose window ends before this have been told
+
+    def found(
+        self,
+        events: Held,
+        unit: str,
+        first_new: int,
+        ends: dict[bool, Any],
+        room: int | None,
+        numbers: dict[str, int],
+        shared: Shared,
+    ) -> Found:
+        """The matches that a batch completes; without its ends, those that wait."""
+        nothing = Found(0, np.empty((0, len(self.analysis.columns)), np.int64))
+        if events.axes is None or not len(events):
+            self._settle(ends)
+            return nothing
+        axis = events.axes[self.span.events]
+        width = width_of(self.span, unit, axis)
+        limits = self._limits(axis, width, first_new, ends)
+        if limits.first_to <= limits.first_from or limits.last_from >= len(axis):
+            return nothing
+        columns = {name: events.columns[name] for name in self.analysis.attributes}
+        codes = codes_of(self.analysis.predicates, columns, shared.get)
+        given = input_of(self.analysis, axis, self.span.events, width, events.types, numbers, codes, shared)
+        count, parts = self._matches(given, limits, room)
+        if not parts:
+            return Found(count, nothing.rows)
+        positions = np.concatenate(parts)
+        keys = [*(positions[:, i] for i in range(positions.shape[1] - 1, -1, -1)), positions.max(axis=1)]
+        positions = positions[np.lexsort(keys)]
+        return Found(count, np.where(positions >= 0, events.rows[positions], -1))
+
+    def _settle(self, ends: dict[bool, Any]) -> None:
+        if ends.get(self.span.events) is not None:
+            self.settled = ends[self.span.events]
+
+    def _limits(self, axis: np.ndarray, width: Any, first_new: int, ends: dict[bool, Any]) -> Limits:
+        if not self.ahead:
+            return Limits(first_new, 0, len(axis))
+        # Matches whose first event's window ended between the last batch and this one.
+        first_from, first_to, end = 0, len(axis), ends.get(self.span.events)
+        if self.settled is not None:
+            first_from = int(np.searchsorted(axis, self.settled - width))
+        if end is not None:
+            first_to = int(np.searchsorted(axis, end - width))
+        self._settle(ends)
+        return Limits(first_from, first_from, first_to)
+
+    def _matches(self, given: Input, limits: Limits, room: int | None) -> tuple[int, list[np.ndarray]]:
+        """The number of matches, and the positions of those built, one column per slot of a match."""
+        places = {slot.number: i for i, slot in enumerate(self.analysis.columns)}
         count = 0
         parts: list[np.ndarray] = []
-        for alternative in alternatives(self.analysis.root):
-            if room == 0 and not self.ahead:
-                counted = self._counted(alternative, given, first_new)
-                if counted is not None:
-                    count += counted
-                    continue
+        for alternative in self.alternatives:
+            name = (given.by_events, given.width, limits)
+            if room == 0 and not self.ahead and self._countable(alternative):
+                form = alternative_form(self.analysis, alternative, alternative.slots[-1])
+                count += given.shared.get(
+                    ("count", *name, form), partial(self._counted, alternative, given, limits.last_from)
+                )
+                continue
             for lead in alternative.maximal():
-                if not len(given.candidates[lead]) or given.candidates[lead][-1] < first_new:
+                if not len(given.candidates[lead]) or given.candidates[lead][-1] < limits.last_from:
                     continue
                 left = None if room is None else max(0, room - sum(len(part) for part in parts))
-                each, built, order = self._searched(
-                    alternative, lead, given, first_new, first_from, first_to, left
+                form = alternative_form(self.analysis, alternative, lead)
+                each, built = given.shared.get(
+                    ("search", *name, left, self.ahead, form),
+                    partial(self._searched, alternative, lead, given, limits, left),
                 )
                 count += each
                 if len(built):
-                    whole = np.full((len(built), slots), -1, np.int64)
-                    whole[:, [numbers[slot] for slot in order]] = built
+                    whole = np.full((len(built), len(places)), -1, np.int64)
+                    whole[:, [places[slot] for slot in alternative.slots]] = built
                     parts.append(whole)
-        if not parts:
-            return Found(count, empty.rows)
-        positions = np.concatenate(parts)
-        keys = [*(positions[:, i] for i in range(slots - 1, -1, -1)), positions.max(axis=1)]
-        positions = positions[np.lexsort(keys)]
-        return Found(count, np.where(positions >= 0, self.rows[positions], -1))
+        return count, parts
 
     def _searched(
-        self,
-        alternative: Alternative,
-        lead: int,
-        given: Input,
-        lead_from: int,
-        first_from: int,
-        first_to: int,
-        room: int | None,
-    ) -> tuple[int, np.ndarray, list[int]]:
-        """Matches of one alternative with one slot the last: their number, and those built."""
+        self, alternative: Alternative, lead: int, given: Input, limits: Limits, room: int | None
+    ) -> tuple[int, np.ndarray]:
+        """Matches of one alternative with one slot the last: their number, and those built, by its slots."""
         compiler = Compiler(self.analysis, given, alternative, lead)
         events, program = compiler.events(), compiler.program(self.ahead)
         size = max(ROOM, min(len(given), MOST_ROOM))
         size = size if room is None else min(room, size)
         while True:
             work = compiler.work(size)
-            find(events, program, work, lead_from, first_from, first_to, size)
+            find(events, program, work, limits.last_from, limits.first_from, limits.first_to, size)
             count, stored = int(work.found[0]), int(work.found[1])
             wanted = count if room is None else min(count, room)
             if stored == wanted:
-                return count, work.out[:stored], compiler.slots
+                order = [compiler.slots.index(slot) for slot in alternative.slots]
+                return count, work.out[:stored][:, order]
             size = wanted
 
-    def _counted(self, alternative: Alternative, given: Input, count_from: int) -> int | None:
-        """The number of matches of a plain sequence, on equal keys or on none; None if it is not one."""
-        slots = alternative.slots
-        if alternative.absences or len(alternative.order) != len(slots) * (len(slots) - 1) // 2:
-            return None
-        if len(slots) > 60:
-            return None
+    def _links(self, alternative: Alternative) -> dict[str, list[frozenset[int]]] | None:
+        """Which slots must be equal in which attribute; None if predicates ask for more."""
         linked: dict[str, list[frozenset[int]]] = {}
         for predicate in predicates_of(self.analysis, (), alternative.branches):
             if filtered(self.analysis, predicate):
@@ -227,8 +246,21 @@ class Columnar:
             if predicate.op != "=" or len(names) != 1 or len(predicate.slots) != 2:
                 return None
             linked.setdefault(names.pop(), []).append(predicate.slots)
-        if any(not _connected(slots, links) for links in linked.values()):
-            return None
+        return linked
+
+    def _countable(self, alternative: Alternative) -> bool:
+        """Whether it is a plain sequence, on equal keys or on none."""
+        slots = alternative.slots
+        if alternative.absences or len(alternative.order) != len(slots) * (len(slots) - 1) // 2:
+            return False
+        linked = self._links(alternative)
+        if linked is None or len(slots) > 60:
+            return False
+        return all(_connected(slots, links) for links in linked.values())
+
+    def _counted(self, alternative: Alternative, given: Input, count_from: int) -> int:
+        """The number of matches of such a sequence."""
+        slots, linked = alternative.slots, self._links(alternative)
         fills = given.fills(slots)
         if linked:
             key = _combined([given.codes.columns[name] for name in linked])

@@ -6,64 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.kernels.patterns import Events, Program, Work, latest_chain, window_ends
+from penstock.kernels.patterns import Events, Program, Work
 from penstock.patterns.alternatives import Absence, Alternative, alternatives, predicates_of
 from penstock.patterns.analysis import Analysis, Predicate, Side
+from penstock.patterns.given import Input, filtered
 from penstock.patterns.nodes import Const
-from penstock.patterns.values import Codes, local_mask
 
 COMPARISONS = {"<": 0, "<=": 1, "=": 2, "!=": 3, ">=": 4, ">": 5}
 MIRRORED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
-
-
-@dataclass
-class Input:
-    """The events that matter, in stream order, coded for a pattern."""
-
-    axis: np.ndarray  # times, or positions in the stream
-    width: float
-    codes: Codes
-    candidates: list[np.ndarray]  # per slot: the positions of events that could fill it alone
-    attributes: list[str] = field(init=False)
-    first_in: np.ndarray = field(init=False)
-    last_in: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.attributes = sorted(self.codes.columns)
-        self.first_in, self.last_in = window_ends(self.axis, self.width)
-
-    def __len__(self) -> int:
-        return len(self.axis)
-
-    def fills(self, slots: tuple[int, ...]) -> np.ndarray:
-        """Per position a bit for each of the slots that the event could fill."""
-        fills = np.zeros(len(self.axis), np.int64)
-        for bit, slot in enumerate(slots):
-            fills[self.candidates[slot]] |= 1 << bit
-        return fills
-
-
-def candidates_of(analysis: Analysis, types: np.ndarray, names: list[str], codes: Codes) -> list[np.ndarray]:
-    """Per slot the positions of the events of its type that pass the predicates about it alone."""
-    number = {name: i for i, name in enumerate(names)}
-    found = []
-    for slot in analysis.slots:
-        rows = np.flatnonzero(types == number[slot.type])
-        for predicate in analysis.predicates:
-            if predicate.slots == {slot.number} and predicate.scope == slot.scope:
-                if not set(predicate.branches) <= set(slot.branches):
-                    continue
-                rows = rows[local_mask(predicate, codes, rows)]
-        found.append(rows.astype(np.int64))
-    return found
-
-
-def filtered(analysis: Analysis, predicate: Predicate) -> bool:
-    """Whether a predicate is tested when candidates are chosen, so that the search need not."""
-    if not predicate.local:
-        return False
-    slot = analysis.slots[next(iter(predicate.slots))]
-    return predicate.scope == slot.scope and set(predicate.branches) <= set(slot.branches)
 
 
 @dataclass
@@ -91,7 +41,7 @@ class Compiler:
 
     def __init__(self, analysis: Analysis, given: Input, alternative: Alternative, lead: int) -> None:
         self.analysis, self.given = analysis, given
-        self.columns: dict[str | int, int] = {name: i for i, name in enumerate(given.attributes)}
+        self.columns: dict[str | Predicate, int] = {name: i for i, name in enumerate(given.attributes)}
         self.blocks: list[_Block] = []
         self.candidates: list[np.ndarray] = []
         self.groups: list[np.ndarray] = []
@@ -189,7 +139,7 @@ class Compiler:
         """The place and the column of the other side of a comparison; a constant has a column of its own."""
         if isinstance(side, Side):
             return block.places[side.slot], self.columns[side.attr]
-        return place, self.columns.setdefault(predicate.number, len(self.columns))
+        return place, self.columns.setdefault(predicate, len(self.columns))
 
     def _candidates(self, block: _Block, slot: int, key: tuple[str, Side] | None) -> None:
         rows = self.given.candidates[slot]
@@ -269,11 +219,11 @@ class Compiler:
                 return
         if len(alternative.order) == len(slots) * (len(slots) - 1) // 2 and len(slots) <= 60:
             ordered = sorted(slots, key=lambda slot: sum(alternative.precedes(o, slot) for o in slots))
-            latest = latest_chain(self.given.fills(tuple(ordered)), len(slots))
+            latest = self.given.latest(tuple(ordered))
         elif not alternative.order and len(set(types)) == len(types):
-            latest = latest_chain(self.given.fills(slots[:1]), 1)
+            latest = self.given.latest(slots[:1])
             for slot in slots[1:]:
-                latest = np.minimum(latest, latest_chain(self.given.fills((slot,)), 1))
+                latest = np.minimum(latest, self.given.latest((slot,)))
         else:
             return
         inner.table = len(self.latest)
@@ -294,7 +244,7 @@ class Compiler:
         size = len(self.given)
         codes = np.full((len(self.columns), size), -1, np.int64)
         for name, column in self.columns.items():
-            if isinstance(name, int):
+            if isinstance(name, Predicate):
                 codes[column] = self.given.codes.constants[name]
             else:
                 codes[column] = self.given.codes.columns[name]

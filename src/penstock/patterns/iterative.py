@@ -9,31 +9,16 @@ This is the plain evaluation on which the two caches build: they replace `result
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from penstock.patterns.alternatives import alternatives, looks_ahead, looks_back
-from penstock.patterns.analysis import EVENT, Analysis, Node, Predicate, Side
-from penstock.patterns.batch import Batch, type_names, width_of
-from penstock.patterns.columnar import Found
+from penstock.patterns.alternatives import looks_ahead, looks_back
+from penstock.patterns.analysis import EVENT, Node, Predicate, Side
+from penstock.patterns.batch import Member
 from penstock.patterns.layout import Layout
-from penstock.patterns.nodes import Const
-from penstock.patterns.span import Span
-from penstock.patterns.values import NOTHING, constant
+from penstock.patterns.memory import OPS, Memory
 
-_OPS = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "=": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    ">": operator.gt,
-}
-SLACK = 1_024  # events that may wait to be forgotten together
 Ends = tuple[int, int]  # the positions of the first and the last event
 
 
@@ -46,37 +31,27 @@ class Plan(NamedTuple):
 
 
 class Iterative:
-    """Evaluates a pattern event by event."""
+    """Evaluates a pattern over the events in memory."""
 
     name = "iterative"
 
-    def __init__(self, analysis: Analysis, span: Span, **_: Any) -> None:
-        self.analysis, self.span = analysis, span
-        self.layout = Layout(analysis)
-        self.ahead = looks_ahead(analysis)
-        self.reach = 2 if self.ahead and looks_back(analysis) else 1
-        self.base = 0  # the position of the first event in memory
-        self.axis: list[Any] = []
-        self.rows: list[int] = []
-        self.columns: dict[str, list[Any]] = {name: [] for name in analysis.attributes}
-        self.candidates: list[list[int]] = [[] for _ in analysis.slots]
-        self.roomy = SLACK  # with fewer events in memory, none is forgotten
+    def __init__(
+        self, number: int, member: Member, layout: Layout, memory: Memory, caches: Any = None
+    ) -> None:
+        self.number, self.analysis, self.span = number, member.analysis, member.span
+        self.layout, self.memory = layout, memory
+        self.ahead = looks_ahead(self.analysis)
+        self.reach = 2 if self.ahead and looks_back(self.analysis) else 1
+        self.base = 0  # that of the memory
+        self.axis = memory.axes[self.span.events]
+        self.rows, self.columns, self.candidates = memory.rows, memory.columns, memory.candidates[number]
+        self.constants = memory.constants
         self.waiting = 0  # the first position whose window is not over, where matches wait for that
-        self.peak = 0
         self.width: Any = 0
-        self.kinds: dict[str, str] = {}
-        self.constants: dict[int, Any] = {}
-        names = type_names(analysis)
-        self.slots_of: list[list[int]] = [[s.number for s in analysis.slots if s.type == n] for n in names]
-        lasts = {slot for each in alternatives(analysis.root) for slot in each.maximal()}
-        self.ends = [any(slot in lasts for slot in slots) for slots in self.slots_of]
         self.plans: dict[int, Plan] = {}
         # Where nothing is tested after the groups, matches are counted where they are found.
-        self.tally = analysis.root.kind == "SEQ" and not self.layout.late.get(())
+        self.tally = self.analysis.root.kind == "SEQ" and not self.layout.late.get(())
         self.bulk = self._bulk() if self.tally else None
-        self._reset()
-
-    def _reset(self) -> None:
         self.env: list[int] = [-1] * len(self.analysis.slots)
         self.used: set[int] = set()
         self.branch: dict[int, int] = {}
@@ -84,124 +59,19 @@ class Iterative:
         self.counting = False
         self.counted = 0
 
-    # What the state keeps.
-
-    @property
-    def held(self) -> int:
-        """Events in memory."""
-        return len(self.axis)
-
-    @property
-    def live_rows(self) -> np.ndarray:
-        """The row numbers of the events in memory."""
-        return np.array(self.rows, np.int64)
-
-    def figures(self) -> dict[str, int]:
-        """There is no cache."""
-        return {}
-
-    def dump(self) -> dict[str, Any]:
-        """The state as plain values; caches are filled anew."""
-        names = ("base", "axis", "rows", "columns", "candidates", "waiting", "peak", "kinds", "width")
-        return {name: getattr(self, name) for name in names}
-
-    def load(self, content: dict[str, Any]) -> None:
-        """The counterpart."""
-        for name, value in content.items():
-            setattr(self, name, value)
-        self._fix_constants()
+    def moved(self, base: int) -> None:
+        """The memory begins here now."""
+        self.base, self.waiting = base, max(self.waiting, base)
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert len(self.axis) == len(self.rows)
-        assert all(len(values) == len(self.axis) for values in self.columns.values())
-        assert all(a <= b for a, b in zip(self.axis, self.axis[1:], strict=False))
+        assert self.base == self.memory.base
         assert not self.used
         assert set(self.env) <= {-1}
 
-    # Events.
-
-    def process(self, batch: Batch, room: int | None) -> Found:
-        """The matches that a batch completes."""
-        self.width = width_of(self.span, batch.unit, batch.axis)
-        self._learn_kinds(batch)
-        columns = {name: values.tolist() for name, values in batch.columns.items()}
-        count = 0
-        matches: list[list[int]] = []
-        axes, rows = batch.axis.tolist(), batch.rows.tolist()
-        for i, kind in enumerate(batch.types.tolist()):
-            now = axes[i]
-            if self.ahead:
-                count += self._settle(now, room, matches)
-            if len(self.axis) > self.roomy:
-                self._forget(now)
-                self.roomy = len(self.axis) + SLACK
-            position = self.base + len(self.axis)
-            self.axis.append(now)
-            self.rows.append(rows[i])
-            for name, values in columns.items():
-                self.columns[name].append(values[i])
-            for slot in self.slots_of[kind]:
-                local = self.layout.local[slot]
-                if not local or all(self._alone(predicate, position) for predicate in local):
-                    self.candidates[slot].append(position)
-            if self.ends[kind] and not self.ahead:
-                count += self._collect(position, None, room, matches)
-            if len(self.axis) > self.peak:
-                self.peak = len(self.axis)
-        if batch.end is not None:
-            end = batch.end
-            if self.ahead:
-                count += self._settle(end, room, matches)
-            self._forget(end)
-        return self._told(count, matches)
-
-    def finish(self, unit: str, room: int | None) -> Found:
-        """The matches that waited for their window to pass."""
-        matches: list[list[int]] = []
-        count = self._settle(None, room, matches) if self.ahead else 0
-        return self._told(count, matches)
-
-    def _told(self, count: int, matches: list[list[int]]) -> Found:
-        slots = [slot.number for slot in self.analysis.columns]
-        return Found(count, np.array(matches, np.int64).reshape(len(matches), len(slots)))
-
-    def _forget(self, now: Any) -> None:
-        """Purge what no window can reach any more."""
-        first = bisect_left(self.axis, now - self.reach * self.width)
-        if first:
-            self.base += first
-            del self.axis[:first], self.rows[:first]
-            for values in self.columns.values():
-                del values[:first]
-            for positions in self.candidates:
-                del positions[: bisect_left(positions, self.base)]
-            self.waiting = max(self.waiting, self.base)
-            self._purge()
-
-    def drop_oldest(self, events: int) -> None:
-        """Forget so many of the oldest events."""
-        self._forget(self.axis[events] + self.reach * self.width)
-
-    def _purge(self) -> None:
-        """Caches forget what is behind the window."""
-
-    def _learn_kinds(self, batch: Batch) -> None:
-        for name, values in batch.columns.items():
-            if values.kind != NOTHING:
-                self.kinds[name] = values.kind
-        self._fix_constants()
-
-    def _fix_constants(self) -> None:
-        for predicate in self.analysis.predicates:
-            for side in (predicate.left, predicate.right):
-                if isinstance(side, Const):
-                    kind = self.kinds.get(predicate.sides[0].attr, NOTHING)
-                    self.constants[predicate.number] = constant(side, kind, predicate.text)
-
     # Matches.
 
-    def _settle(self, now: Any, room: int | None, matches: list[list[int]]) -> int:
+    def settle(self, now: Any, room: int | None, matches: list[list[int]]) -> int:
         """Matches whose first event's window is over by now."""
         stop = self.base + len(self.axis)
         if now is not None:
@@ -211,11 +81,11 @@ class Iterative:
             first = self.waiting
             limit = self.base + bisect_right(self.axis, self.axis[first - self.base] + self.width)
             for last in range(first, limit):
-                count += self._collect(last, first, room, matches)
+                count += self.collect(last, first, room, matches)
             self.waiting += 1
         return count
 
-    def _collect(self, last: int, first: int | None, room: int | None, matches: list[list[int]]) -> int:
+    def collect(self, last: int, first: int | None, room: int | None, matches: list[list[int]]) -> int:
         """All matches that end with an event (and, if given, begin with one)."""
         low = self.base + bisect_left(self.axis, self.axis[last - self.base] - self.width) - 1
         start = low if first is None else first - 1
@@ -439,19 +309,9 @@ class Iterative:
                 if value is None:
                     return False
             else:
-                value = self.constants[predicate.number]
+                value = self.constants[predicate]
             values.append(value)
-        return bool(_OPS[predicate.op](values[0], values[1]))
-
-    def _alone(self, predicate: Predicate, position: int) -> bool:
-        """Whether an event passes a predicate about it alone."""
-        values = []
-        for side in (predicate.left, predicate.right):
-            if isinstance(side, Side):
-                values.append(self.columns[side.attr][position - self.base])
-            else:
-                values.append(self.constants[predicate.number])
-        return None not in values and bool(_OPS[predicate.op](values[0], values[1]))
+        return bool(OPS[predicate.op](values[0], values[1]))
 
     def _bulk(self) -> Node | None:
         """The nested part whose results need only be counted, if matches are only counted."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.patterns.analysis import Node
 from penstock.patterns.cache_pool import ENTRY_BYTES, RESULT_BYTES
-from penstock.patterns.caching import Caching, Result
+from penstock.patterns.caching import Caches, Caching, Result, labels
 from penstock.patterns.iterative import Ends
 from penstock.patterns.show import label
 
@@ -25,6 +25,7 @@ class Partition:
     left: int  # results begin after this position
     right: int  # and are complete up to, without, this one: the paper's rightBound
     results: list[Result] = field(default_factory=list)
+    owner: int = 0  # the pattern that began it
 
     @property
     def bytes(self) -> int:
@@ -42,75 +43,83 @@ class ObjectCache:
     results: int
 
 
+class ObjectCaches(Caches):
+    """The partitions of all sub-queries."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.partitions: dict[tuple[Any, ...], Partition] = {}
+
+    def store(self, name: tuple[Any, ...], partition: Partition) -> None:
+        """A partition has grown; others may have to go for it, or itself."""
+        for gone in self.pool.store(name, partition.bytes):
+            self.partitions.pop(gone, None)
+
+    def purge(self, base: int) -> None:
+        """Forget what is behind the window."""
+        for name, partition in list(self.partitions.items()):
+            if partition.right <= base:
+                del self.partitions[name]
+                self.pool.drop(name)
+                continue
+            partition.left = max(partition.left, base - 1)
+            partition.results = [r for r in partition.results if r.start >= base]
+            self.pool.store(name, partition.bytes)
+
+    def contents(self, evaluations: list[Any]) -> list[ObjectCache]:
+        """What the caches hold now."""
+        parts = labels(evaluations)
+        found = []
+        for (number, *key), partition in self.partitions.items():
+            each, node = parts[number]
+            right = each.time_of(partition.right)
+            found.append(ObjectCache(label(each.analysis, node), tuple(key), right, len(partition.results)))
+        return found
+
+
 class ObjectCaching(Caching):
     """Evaluates a pattern with object caches."""
 
     name = "object"
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.partitions: dict[tuple[Any, ...], Partition] = {}
+    caches: ObjectCaches
 
     def results(self, part: Node, low: int, high: int, since: int) -> Iterator[Ends]:
         """The results of a nested part, from its partition."""
-        key = self._key(part)
-        if key is None or high - low < 2:
+        name = self._name(self.parts[id(part)])
+        if name is None or high - low < 2:
             return iter(())
-        name = (self.layout.number[id(part)], *key)
         partition = self._loaded(name, part, low, high)
-        wanted = [r for r in partition.results if low < r.start and since <= r.end < high]
-        return self.bound(part, iter(wanted))
+        return self.bound(part, [r for r in partition.results if low < r.start and since <= r.end < high])
 
     def count(self, part: Node, low: int, high: int) -> int:
         """How many results lie in an interval: one scan."""
-        key = self._key(part)
-        if key is None or high - low < 2:
+        name = self._name(self.parts[id(part)])
+        if name is None or high - low < 2:
             return 0
-        partition = self._loaded((self.layout.number[id(part)], *key), part, low, high)
+        partition = self._loaded(name, part, low, high)
         return sum(1 for r in partition.results if low < r.start and r.end < high)
 
     def free(self, negation: int, node: Node, low: int, high: int) -> bool:
         """Whether no kept result of a negated part lies in an interval."""
-        name = (self.layout.number[id(node)], *self._negation_key(negation))
-        partition = self._loaded(name, node, low, high)
+        partition = self._loaded(self._negation_name(negation, node), node, low, high)
         return not any(low < r.start and r.end < high for r in partition.results)
 
     def _loaded(self, name: tuple[Any, ...], part: Node, low: int, high: int) -> Partition:
         """The partition, complete for an interval."""
-        partition = self.partitions.get(name)
+        partition = self.caches.partitions.get(name)
         if partition is not None and low >= partition.left:
+            self.caches.shared += partition.owner != self.number
+            self.pool.use(name)
             if high <= partition.right:
                 self.pool.hits += 1
-                self.pool.use(name)
                 return partition
             self.pool.partial += 1
-            self.pool.use(name)
             partition.results += self.compute(part, max(partition.left, self.base - 1), high, partition.right)
             partition.right = high
         else:
             self.pool.computed += 1
             left = min(low, self.window)
-            partition = self.partitions[name] = Partition(
-                left, high, list(self.compute(part, left, high, -1))
-            )
-        for gone in self.pool.store(name, partition.bytes):
-            self.partitions.pop(gone, None)
+            partition = Partition(left, high, self.compute(part, left, high, -1), self.number)
+            self.caches.partitions[name] = partition
+        self.caches.store(name, partition)
         return partition
-
-    def _purge(self) -> None:
-        for name, partition in list(self.partitions.items()):
-            if partition.right <= self.base:
-                del self.partitions[name]
-                self.pool.drop(name)
-                continue
-            partition.left = max(partition.left, self.base - 1)
-            partition.results = [r for r in partition.results if r.start >= self.base]
-            self.pool.store(name, partition.bytes)
-
-    def contents(self) -> list[ObjectCache]:
-        """What the caches hold now."""
-        parts = {number: node for node, number in self.layout.nodes()}
-        return [
-            ObjectCache(label(self.analysis, parts[name[0]]), name[1:], self.time_of(p.right), len(p.results))
-            for name, p in self.partitions.items()
-        ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PatternError, hint
+from penstock.errors import PatternError
 from penstock.patterns.analysis import Analysis, analyse
 from penstock.patterns.nodes import Attr, E, Group, Item, Part
+from penstock.patterns.options import Options
 from penstock.patterns.parser import parse_pattern
 from penstock.patterns.show import explain, to_dot
 from penstock.patterns.span import Span, span_of
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from penstock.columns import Table
     from penstock.patterns.result import PatternRun
     from penstock.patterns.state import PatternState
-
-STRATEGIES = ("columnar", "semantic", "object", "iterative")
 
 
 @dataclass(frozen=True)
@@ -177,13 +176,11 @@ class Pattern:
         >>> state.process({"type": ["B"], "ts": [1]}).to_pylist()
         [{'A': 0, 'B': 1}]
         """
-        from penstock.patterns.state import Options, PatternState
+        from penstock.patterns.state import PatternState
 
-        if strategy not in STRATEGIES:
-            raise PatternError(f"strategy={strategy!r} is not known{hint(strategy, STRATEGIES)}")
         return PatternState(
+            self,
             Options(
-                pattern=self,
                 type=type,
                 time=time,
                 strategy=strategy,
@@ -194,7 +191,7 @@ class Pattern:
                 budget=budget,
                 policy=policy,
                 seed=seed,
-            )
+            ),
         )
 
 

@@ -26,6 +26,7 @@ class PatternStats:
     hits: int = 0  # sub-queries answered by a cache
     partial_hits: int = 0  # answered in part: the rest was computed
     recomputations: int = 0  # sub-queries computed from scratch
+    shared: int = 0  # things that were found for another pattern of a set, and taken from it
     evicted: int = 0  # cache entries that had to go
     cache_bytes: int = 0
     peak_bytes: int = 0  # of the caches

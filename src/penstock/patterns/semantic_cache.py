@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.patterns.analysis import Node
+from penstock.patterns.analysis import EVENT, Node
 from penstock.patterns.cache_pool import ENTRY_BYTES, RESULT_BYTES
-from penstock.patterns.caching import Caching, Result
+from penstock.patterns.caching import Caches, Caching, Result, labels
 from penstock.patterns.iterative import Ends
 from penstock.patterns.show import label
 
@@ -34,19 +34,24 @@ class Intervals:
     rights: list[int] = field(default_factory=list)  # where the intervals end
     empty: bool | None = None  # of a negated sub-query: whether nothing was found up to there
     hit: Ends | None = None  # its first counterexample
+    owner: int = 0  # the pattern that began it
 
     @property
     def bytes(self) -> int:
         """About what it takes."""
         return ENTRY_BYTES + RESULT_BYTES * len(self.results)
 
-    def extend(self, results: list[Result], right: int) -> None:
-        """Further results, all with later ends, and the interval for which they complete it."""
-        results.sort(key=lambda result: result.end)
+    def extend(self, results: list[Result], upto: int) -> None:
+        """Further results, by end, all with later ends; it is complete up to there with them."""
         self.results += results
         self.ends += [result.end for result in results]
-        self.upto = right
-        self.rights.append(right)
+        self.upto = upto
+
+    def share(self, other: Intervals, low: int, high: int) -> None:
+        """Take over what an interval that begins earlier has of results that end up to there."""
+        upto = min(other.upto, high)
+        first, last = bisect_left(other.ends, self.upto), bisect_left(other.ends, upto)
+        self.extend([result for result in other.results[first:last] if result.start > low], upto)
 
 
 @dataclass
@@ -84,17 +89,73 @@ class SemanticCache:
     empty: bool | None = None
 
 
+class SemanticCaches(Caches):
+    """The intervals of all sub-queries."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.indexes: dict[tuple[Any, ...], Index] = {}
+        self.flags: dict[tuple[int, int, int], bool] = {}  # isEmpty, by sub-query and interval
+        self.seen = 0  # answers from them
+
+    def index(self, name: tuple[Any, ...]) -> Index:
+        """The intervals of a sub-query for one key."""
+        found = self.indexes.get(name)
+        if found is None:
+            found = self.indexes[name] = Index()
+        return found
+
+    def store(self, name: tuple[Any, ...], low: int, intervals: Intervals) -> None:
+        """Intervals have grown; others may have to go for them, or themselves."""
+        for gone, left in self.pool.store((name, low), intervals.bytes):
+            if gone in self.indexes:
+                self.indexes[gone].drop(left)
+
+    def purge(self, base: int) -> None:
+        """Forget what begins before the window."""
+        self.flags = {key: flag for key, flag in self.flags.items() if key[1] >= base - 1}
+        for name, index in list(self.indexes.items()):
+            while index.lefts and index.lefts[0] < base - 1:
+                self.pool.drop((name, index.lefts[0]))
+                index.drop(index.lefts[0])
+            if not index.lefts:
+                del self.indexes[name]
+
+    def figures(self) -> dict[str, int]:
+        """Hits, recomputations, bytes."""
+        figures = super().figures()
+        return figures | {"hits": figures["hits"] + self.seen}
+
+    def contents(self, evaluations: list[Any]) -> list[SemanticCache]:
+        """What the caches hold now, interval by interval."""
+        parts = labels(evaluations)
+        found = []
+        for (number, *key), index in self.indexes.items():
+            each, node = parts[number]
+            for low, intervals in index.by_left.items():
+                for right in intervals.rights:
+                    interval = each.time_of(low), each.time_of(right)
+                    size = bisect_left(intervals.ends, right)
+                    said = label(each.analysis, node)
+                    found.append(SemanticCache(said, tuple(key), interval, size, intervals.empty))
+        return found
+
+
 class SemanticCaching(Caching):
     """Evaluates a pattern with interval-driven caches."""
 
     name = "semantic"
+    caches: SemanticCaches
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.indexes: dict[tuple[Any, ...], Index] = {}
-        self.flags: dict[tuple[int, int, int], bool] = {}  # isEmpty, by negation and interval
-        self.seen = 0  # answers from them
-        self.plain = [not sides and not choices for sides, choices in self.outside]
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # Negated sub-queries without a key: an interval that was asked for before is one look into a table.
+        self.flagged: list[int | None] = []
+        for negation, (sides, choices) in enumerate(self.outside):
+            node = self.analysis.negations[negation]
+            plain = self.kept[negation] and not sides and not choices and self.pool.budget is None
+            known = plain and node.kind != EVENT
+            self.flagged.append(self.parts[id(node)].number if known else None)
 
     def results(self, part: Node, low: int, high: int, since: int) -> Iterator[Ends]:
         """The results of a nested part, from the intervals that cover its window."""
@@ -102,7 +163,7 @@ class SemanticCaching(Caching):
         if found is None:
             return iter(())
         wanted = found.results[bisect_left(found.ends, since) : bisect_left(found.ends, high)]
-        return self.bound(part, iter(wanted))
+        return self.bound(part, wanted)
 
     def count(self, part: Node, low: int, high: int) -> int:
         """How many results an interval has: a search among the ends."""
@@ -110,77 +171,76 @@ class SemanticCaching(Caching):
         return 0 if found is None else bisect_left(found.ends, high)
 
     def _covered(self, part: Node, low: int, high: int) -> Intervals | None:
-        key = self._key(part)
-        if key is None or high - low < 2:
+        """The intervals that begin at an event, complete up to another."""
+        name = self._name(self.parts[id(part)])
+        if name is None or high - low < 2:
             return None
-        name = (self.layout.number[id(part)], *key)
-        index = self.indexes.get(name)
-        if index is None:
-            index = self.indexes[name] = Index()
+        index = self.caches.index(name)
         mine = index.by_left.get(low)
-        if mine is not None and high <= mine.upto:
-            self.pool.hits += 1
-            self.pool.use((name, low))
-            return mine
         if mine is not None:
-            self.pool.partial += 1
             self.pool.use((name, low))
-            mine.extend(list(self.compute(part, low, high, mine.upto)), high)
-        else:
-            mine = self._started(index, part, low, high)
+            self.caches.shared += mine.owner != self.number
+            if high <= mine.upto:
+                self.pool.hits += 1
+                return mine
+        mine = self._grown(index, mine, part, low, high)
+        if low not in index.by_left:
             index.add(low, mine)
-        self._store(name, low, mine)
+        self.caches.store(name, low, mine)
         return mine
 
-    def _started(self, index: Index, part: Node, low: int, high: int) -> Intervals:
-        """Intervals with a new beginning: from one that contains it, from one it overlaps, or computed."""
+    def _grown(self, index: Index, mine: Intervals | None, part: Node, low: int, high: int) -> Intervals:
+        """Complete an interval from those that begin earlier, as far as they reach, and compute the rest."""
+        begun = mine is not None
+        if mine is None:
+            mine = Intervals(low, owner=self.number)
         best = None
         for other in index.before(low):
-            if other.upto > low + 1 and (best is None or other.upto > best.upto):
+            if best is None or other.upto > best.upto:
                 best = other
             if other.upto >= high:
                 break
-        mine = Intervals(low)
-        if best is None:
-            self.pool.computed += 1
-            mine.extend(list(self.compute(part, low, high, -1)), high)
-            return mine
-        shared = [result for result in best.results if result.start > low]
-        if best.upto >= high:
+        if best is not None and best.upto > max(mine.upto, low + 1):
+            mine.share(best, low, high)
+            self.caches.shared += best.owner != self.number
+            begun = True
+        if mine.upto >= high:
             self.pool.hits += 1
-            mine.extend([result for result in shared if result.end < high], high)
-            return mine
-        self.pool.partial += 1
-        mine.extend(shared, best.upto)
-        mine.rights.clear()
-        mine.extend(list(self.compute(part, low, high, best.upto)), high)
+        else:
+            if begun:
+                self.pool.partial += 1
+            else:
+                self.pool.computed += 1
+            results = self.compute(part, low, high, mine.upto)
+            results.sort(key=lambda result: result.end)
+            mine.extend(results, high)
+        mine.rights.append(high)
         return mine
 
     def free(self, negation: int, node: Node, low: int, high: int) -> bool:
         """Whether a negated part is empty in an interval: from its flags, or found out."""
-        name = (self.layout.number[id(node)], *self._negation_key(negation))
-        index = self.indexes.get(name)
-        if index is None:
-            index = self.indexes[name] = Index()
+        name = self._negation_name(negation, node)
+        index = self.caches.index(name)
         mine = index.by_left.get(low)
         if mine is None:
-            mine = Intervals(low + 1, empty=True)
+            mine = Intervals(low + 1, empty=True, owner=self.number)
             for other in index.before(low):
                 mine.upto = max(mine.upto, other.upto)
                 if other.hit is not None and other.hit[0] > low:
                     mine.hit = other.hit
                     break
             index.add(low, mine)
-            self._store(name, low, mine)
+            self.caches.store(name, low, mine)
         if high <= mine.upto or (mine.hit is not None and mine.hit[1] < high):
             self.pool.hits += 1
             self.pool.use((name, low))
+            self.caches.shared += mine.owner != self.number
             return high <= mine.upto
         if mine.upto > low + 1:
             self.pool.partial += 1
         else:
             self.pool.computed += 1
-        found = next(self.compute(node, low, high, mine.upto, negated=True), None)
+        found = next(iter(self.compute(node, low, high, mine.upto, negated=True)), None)
         if found is None:
             mine.upto = high
             mine.rights.append(high)
@@ -188,48 +248,16 @@ class SemanticCaching(Caching):
             mine.hit, mine.empty = (found.start, found.end), False
         return found is None
 
-    def figures(self) -> dict[str, int]:
-        """Hits, recomputations, bytes."""
-        figures = super().figures()
-        return figures | {"hits": figures["hits"] + self.seen}
-
     def absent(self, negation: int, low: int, high: int) -> bool:
-        """An interval that was asked for before, where no key matters, is one look into a table."""
-        flag = self.flags.get((negation, low, high))
+        """Whether a negated part is empty, from the table of flags if it was asked before."""
+        number = self.flagged[negation]
+        if number is None:
+            return super().absent(negation, low, high)
+        flags = self.caches.flags
+        flag = flags.get((number, low, high))
         if flag is not None:
-            self.seen += 1
+            self.caches.seen += 1
             return flag
-        flag = super().absent(negation, low, high)
-        if self.kept[negation] and self.plain[negation] and self.pool.budget is None:
-            self.flags[negation, low, high] = flag
+        flag = high - low < 2 or self.free(negation, self.analysis.negations[negation], low, high)
+        flags[number, low, high] = flag
         return flag
-
-    def _store(self, name: tuple[Any, ...], low: int, intervals: Intervals) -> None:
-        for gone, left in self.pool.store((name, low), intervals.bytes):
-            if gone in self.indexes:
-                self.indexes[gone].drop(left)
-
-    def _purge(self) -> None:
-        self.flags = {key: flag for key, flag in self.flags.items() if key[1] >= self.base - 1}
-        for name, index in list(self.indexes.items()):
-            while index.lefts and index.lefts[0] < self.base - 1:
-                self.pool.drop((name, index.lefts[0]))
-                index.drop(index.lefts[0])
-            if not index.lefts:
-                del self.indexes[name]
-
-    def contents(self) -> list[SemanticCache]:
-        """What the caches hold now, interval by interval."""
-        parts = {number: node for node, number in self.layout.nodes()}
-        return [
-            SemanticCache(
-                label(self.analysis, parts[name[0]]),
-                name[1:],
-                (self.time_of(low), self.time_of(right)),
-                bisect_left(intervals.ends, right),
-                intervals.empty,
-            )
-            for name, index in self.indexes.items()
-            for low, intervals in index.by_left.items()
-            for right in intervals.rights
-        ]

@@ -1,104 +1,241 @@
-"""A pattern at work on a stream: batches in, matches out, and the state in between as bytes."""
+"""Patterns at work on a stream: batches in, matches out, and the state in between as bytes."""
 
 from __future__ import annotations
 
 import dataclasses
 import time as clock
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.budget import Bytes, budget_of
 from penstock.columns import Table, column_names
-from penstock.errors import BudgetError, ColumnError, EventLimitError, PatternError, SnapshotError, hint
-from penstock.patterns.batch import Batch, batch_of
+from penstock.errors import ColumnError, EventLimitError, SnapshotError, hint
+from penstock.patterns.batch import Batch, Member, attribute_names, batch_of
 from penstock.patterns.columnar import Columnar, Found
+from penstock.patterns.kept import Kept
 from penstock.patterns.nodes import Attr
+from penstock.patterns.options import Options
 from penstock.patterns.result import PatternRun, PatternStats
 from penstock.patterns.snapshot import pack, unpack
 from penstock.patterns.values import NOTHING, Values
 from penstock.payload import to_arrow
-from penstock.policies import get
-from penstock.units import time_unit
 
 if TYPE_CHECKING:
     from penstock.patterns.pattern import Pattern
 
-CACHE_POLICIES = ("fifo", "rand", "lru", "lfu", "gdj", "clock", "clock-exp")
+Attribute = Callable[[str, np.ndarray], pa.ChunkedArray]
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a pattern is run; validated when built."""
+def backend_of(members: list[Member], options: Options) -> Any:
+    """The strategy of the options, ready for its first batch."""
+    if options.strategy == "columnar":
+        return Columnar(members)
+    from penstock.patterns.iterative import Iterative
+    from penstock.patterns.object_cache import ObjectCaches, ObjectCaching
+    from penstock.patterns.semantic_cache import SemanticCaches, SemanticCaching
+    from penstock.patterns.stepwise import Stepwise
 
-    pattern: Pattern
-    type: str
-    time: str
-    strategy: str
-    unit: str = "ms"
-    count_only: bool = False
-    limit: int | None = None
-    max_events: int | None = None
-    budget: Any = None
-    policy: Any = "lru"
-    seed: int = 0
+    if options.strategy == "iterative":
+        return Stepwise(Iterative, members)
+    budget = None if options.budget is None else options.budget.n
+    kind, caches = {
+        "object": (ObjectCaching, ObjectCaches),
+        "semantic": (SemanticCaching, SemanticCaches),
+    }[options.strategy]
+    return Stepwise(kind, members, caches(budget, options.policy, options.seed))
 
-    def __post_init__(self) -> None:
-        time_unit(self.unit)
-        for name in ("type", "time"):
-            if not isinstance(getattr(self, name), str):
-                raise ColumnError(f"{name} takes the name of a column; {getattr(self, name)!r} was given.")
-        for name, least in (("limit", 0), ("max_events", 1)):
-            given = getattr(self, name)
-            whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-            if given is not None and not (whole and given >= least):
-                raise PatternError(
-                    f"{name}={given!r} is not allowed; it must be a whole number from {least} up."
+
+class PatternSetState:
+    """Takes the events of a stream batch by batch, for several patterns.
+
+    >>> import penstock as ps
+    >>> both = ps.PatternSet({"rise": "PATTERN SEQ(A, B) WITHIN 5", "alone": "PATTERN SEQ(A, !B) WITHIN 5"})
+    >>> state = both.start()
+    >>> found = state.process({"type": ["A", "B", "A"], "ts": [0, 1, 2]})
+    >>> found["rise"].to_pylist(), found["alone"].to_pylist()
+    ([{'A': 0, 'B': 1}], [])
+    >>> state = ps.patterns.PatternSetState.restore(state.snapshot())
+    >>> state.finish()["alone"].to_pylist()
+    [{'A': 2}]
+    """
+
+    def __init__(self, patterns: dict[str, Pattern], options: Options) -> None:
+        self.patterns, self.options = patterns, options
+        self.members = [Member(each.analysis, each.within) for each in patterns.values()]
+        self.backend = backend_of(self.members, options)
+        self.stats = {name: PatternStats() for name in patterns}
+        self.events = 0  # all that came
+        self.unit: str | None = None
+        self.last: Any = None  # the last time seen
+        self.kept = Kept([item for each in patterns.values() for item in each.returns])
+
+    # Batches.
+
+    def process(self, events: Table) -> dict[str, pa.Table]:
+        """The matches that a batch completes; row numbers go on from batch to batch."""
+        first, batch = self.events, self._batch(events)
+        self.kept.add(events, batch.rows, first)
+        found = self._timed(lambda rooms: self.backend.process(batch, rooms))
+        self._check_limit()
+        tables = self._tables(found, self.kept.attribute)
+        self.kept.forget(self.backend.live_rows)
+        return tables
+
+    def advance(self, time: Any) -> dict[str, pa.Table]:
+        """No event before this time is to come: the matches that this settles.
+
+        The time is a number in the unit of the stream. Windows of events know no time and wait for events.
+        """
+        if self.last is None or time <= self.last:
+            return self._tables([self._none(member) for member in self.members], self.kept.attribute)
+        self.last = time
+        nothing = self._nothing(time)
+        found = self._timed(lambda rooms: self.backend.process(nothing, rooms))
+        tables = self._tables(found, self.kept.attribute)
+        self.kept.forget(self.backend.live_rows)
+        return tables
+
+    def finish(self) -> dict[str, pa.Table]:
+        """The end of the stream: matches that waited for their window to pass."""
+        found = self._timed(lambda rooms: self.backend.finish(self.unit or "ms", rooms))
+        return self._tables(found, self.kept.attribute)
+
+    def whole(self, events: Table) -> dict[str, PatternRun]:
+        """All of a stream at once."""
+        batch = self._batch(events)
+        found = self._timed(lambda rooms: self.backend.process(batch, rooms))
+        self._check_limit()
+        late = self._timed(lambda rooms: self.backend.finish(batch.unit, rooms))
+        both = [
+            Found(0, np.concatenate([some.rows, more.rows]) if len(more.rows) else some.rows)
+            for some, more in zip(found, late, strict=True)
+        ]
+        source = to_arrow(events) if self.kept.names else None
+
+        def attribute(name: str, wanted: np.ndarray) -> pa.ChunkedArray:
+            assert source is not None
+            return source[name].take(pa.array(wanted, pa.int64(), mask=wanted < 0))
+
+        caches = self.backend.contents() if hasattr(self.backend, "contents") else []
+        tables = self._tables(both, attribute)
+        return {name: PatternRun(table, self.stats[name], caches) for name, table in tables.items()}
+
+    @staticmethod
+    def _none(member: Member) -> Found:
+        return Found(0, np.empty((0, len(member.analysis.columns)), np.int64))
+
+    def _nothing(self, end: Any) -> Batch:
+        """A batch without events that ends at a time."""
+        empty = np.empty(0, np.int64)
+        columns = {name: Values(NOTHING, empty, empty.astype(bool)) for name in attribute_names(self.members)}
+        wanted = {member.span.events for member in self.members}
+        kind = np.float64 if isinstance(end, float) else np.int64
+        axes = {by_events: np.empty(0, np.int64 if by_events else kind) for by_events in wanted}
+        ends = {by_events: self.events if by_events else end for by_events in wanted}
+        return Batch(axes, empty, empty, columns, 0, self.unit or "ms", ends)
+
+    def _batch(self, events: Table) -> Batch:
+        options = self.options
+        batch = batch_of(events, self.members, options.type, options.time, options.unit, self.events)
+        names = column_names(events)
+        for name in self.kept.names:
+            if name not in names:
+                raise ColumnError(f"RETURN: the events have no column {name!r}{hint(name, names)}")
+        if batch.size:
+            if self.unit not in (None, batch.unit):
+                raise ColumnError(
+                    f"The times were in {self.unit} and are now in {batch.unit}; give all batches one type."
                 )
-        object.__setattr__(self, "policy", get(self.policy))
-        if self.policy.name not in CACHE_POLICIES:
-            raise PatternError(
-                f"policy={self.policy.name!r} cannot manage a cache{hint(self.policy.name, CACHE_POLICIES)}"
+            if self.last is not None and batch.first_time < self.last:
+                raise ColumnError(
+                    f"A batch begins at {batch.first_time}, before the last event of the one before "
+                    f"({self.last}); bring events into the order of time first."
+                )
+            self.unit, self.last = batch.unit, batch.last_time
+        elif self.last is not None and False in batch.ends:
+            batch = dataclasses.replace(batch, ends=batch.ends | {False: self.last})
+        self.events += batch.size
+        return batch
+
+    def _timed(self, work: Callable[[list[int | None]], list[Found]]) -> list[Found]:
+        limit = self.options.room
+        every = list(self.stats.values())
+        rooms = [None if limit is None else max(0, limit - (each.matches - each.cut)) for each in every]
+        began = clock.perf_counter()
+        found = work(rooms)
+        seconds = clock.perf_counter() - began
+        figures = self.backend.figures()
+        for stats, each in zip(every, found, strict=True):
+            stats.seconds += seconds
+            stats.events = self.events
+            stats.matches += each.count
+            stats.cut += each.count - len(each.rows) if not self.options.count_only else 0
+            stats.held, stats.peak_events = self.backend.held, self.backend.peak
+            stats.add(figures)
+        return found
+
+    def _check_limit(self) -> None:
+        most = self.options.max_events
+        if most is not None and self.backend.held > most:
+            windows = " or ".join(sorted({str(each.within) for each in self.patterns.values()}))
+            raise EventLimitError(
+                f"{self.backend.held:,} events are within reach of the window, and max_events is {most:,}; "
+                f"allow more, or take a shorter window than {windows}."
             )
-        if self.budget is not None:
-            given = budget_of(Bytes(self.budget) if isinstance(self.budget, int) else self.budget)
-            if not isinstance(given, Bytes):
-                raise BudgetError(
-                    f"The caches of a pattern take a budget in bytes; {self.budget!r} was given."
-                )
-            object.__setattr__(self, "budget", given)
 
-    @property
-    def room(self) -> int | None:
-        """How many matches may be built; None: all."""
-        return 0 if self.count_only else self.limit
-
-    def plain(self) -> dict[str, Any]:
-        """The same as plain values."""
-        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return found | {
-            "pattern": str(self.pattern),
-            "budget": None if self.budget is None else self.budget.n,
-            "policy": self.policy.spell(),
+    def _tables(self, found: list[Found], attribute: Attribute) -> dict[str, pa.Table]:
+        return {
+            name: _table(pattern, each.rows, attribute)
+            for (name, pattern), each in zip(self.patterns.items(), found, strict=True)
         }
 
+    # The state as bytes.
 
-def backend_of(options: Options) -> Any:
-    """The strategy of the options, ready for its first batch."""
-    analysis, span = options.pattern.analysis, options.pattern.within
-    if options.strategy == "columnar":
-        return Columnar(analysis, span)
-    from penstock.patterns.iterative import Iterative
-    from penstock.patterns.object_cache import ObjectCaching
-    from penstock.patterns.semantic_cache import SemanticCaching
+    def snapshot(self) -> bytes:
+        """The state as bytes; a restored one continues as this one would."""
+        return pack(
+            {
+                "patterns": {name: str(pattern) for name, pattern in self.patterns.items()},
+                "options": self.options.plain(),
+                "stats": {name: dataclasses.asdict(stats) for name, stats in self.stats.items()},
+                "events": self.events,
+                "unit": self.unit,
+                "last": self.last,
+                "kept": self.kept.to_bytes(),
+                "kept_rows": self.kept.rows,
+                "backend": self.backend.dump(),
+            }
+        )
 
-    kind: Any = {"iterative": Iterative, "object": ObjectCaching, "semantic": SemanticCaching}[
-        options.strategy
-    ]
-    budget = None if options.budget is None else options.budget.n
-    return kind(analysis, span, budget=budget, policy=options.policy, seed=options.seed)
+    @classmethod
+    def restore(cls, data: bytes, options: Options | None = None) -> PatternSetState:
+        """A state from its snapshot; `options` of the same strategy take the place of those in it."""
+        from penstock.patterns.pattern import Pattern
+
+        content = unpack(data)
+        try:
+            patterns = {name: Pattern.parse(text) for name, text in content["patterns"].items()}
+            state = cls(patterns, options or Options(**content["options"]))
+            state.stats = {name: PatternStats(**stats) for name, stats in content["stats"].items()}
+            state.events, state.unit, state.last = content["events"], content["unit"], content["last"]
+            state.kept.load(content["kept"], content["kept_rows"])
+            state.backend.load(content["backend"])
+        except (KeyError, TypeError) as error:
+            raise SnapshotError(f"The snapshot is of another version: {error}") from error
+        return state
+
+    def check(self) -> None:
+        """Assert the invariants of the state."""
+        for stats in self.stats.values():
+            assert 0 <= stats.cut <= stats.matches
+            assert stats.held == self.backend.held
+        assert len(self.backend.live_rows) == self.backend.held
+        self.backend.check()
+
+
+ONLY = "pattern"
 
 
 class PatternState:
@@ -117,28 +254,27 @@ class PatternState:
     []
     """
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.backend = backend_of(options)
-        self.stats = PatternStats()
-        self.unit: str | None = None
-        self.last: Any = None  # the last time seen
-        self.kept: pa.Table | None = None  # the attributes of RETURN, of the events in memory
-        self.kept_rows = np.empty(0, np.int64)
-        items = options.pattern.returns
-        self.returned = sorted({item.what.name for item in items if isinstance(item.what, Attr)})
+    def __init__(self, pattern: Pattern, options: Options) -> None:
+        self._set = PatternSetState({ONLY: pattern}, options)
 
-    # Batches.
+    @property
+    def backend(self) -> Any:
+        """The strategy at work."""
+        return self._set.backend
+
+    @property
+    def options(self) -> Options:
+        """How the pattern is run."""
+        return self._set.options
+
+    @property
+    def stats(self) -> PatternStats:
+        """The figures so far."""
+        return self._set.stats[ONLY]
 
     def process(self, events: Table) -> pa.Table:
         """The matches that a batch completes; row numbers go on from batch to batch."""
-        batch = self._batch(events)
-        self._keep(events, batch)
-        found = self._timed(lambda room: self.backend.process(batch, room))
-        self._check_limit()
-        table = self._table(found.rows, self._attribute)
-        self._forget()
-        return table
+        return self._set.process(events)[ONLY]
 
     def advance(self, time: Any) -> pa.Table:
         """No event before this time is to come: the matches that this settles.
@@ -151,193 +287,47 @@ class PatternState:
         >>> state.advance(3).to_pylist()
         [{'A': 0}]
         """
-        if self.options.pattern.within.events or self.last is None or time <= self.last:
-            return self._table(np.empty((0, len(self.options.pattern.variables)), np.int64), self._attribute)
-        self.last = time
-        nothing = self._nothing(time)
-        found = self._timed(lambda room: self.backend.process(nothing, room))
-        table = self._table(found.rows, self._attribute)
-        self._forget()
-        return table
-
-    def _nothing(self, end: Any) -> Batch:
-        """A batch without events that ends at a time."""
-        empty = np.empty(0, np.int64)
-        columns = {
-            name: Values(NOTHING, empty, empty.astype(bool))
-            for name in self.options.pattern.analysis.attributes
-        }
-        kind = np.float64 if isinstance(end, float) else np.int64
-        return Batch(np.empty(0, kind), empty, empty, columns, 0, self.unit or "ms", end)
+        return self._set.advance(time)[ONLY]
 
     def finish(self) -> pa.Table:
         """The end of the stream: matches that waited for their window to pass."""
-        found = self._timed(lambda room: self.backend.finish(self.unit or "ms", room))
-        return self._table(found.rows, self._attribute)
+        return self._set.finish()[ONLY]
 
     def whole(self, events: Table) -> PatternRun:
         """All of a stream at once."""
-        batch = self._batch(events)
-        found = self._timed(lambda room: self.backend.process(batch, room))
-        self._check_limit()
-        late = self._timed(lambda room: self.backend.finish(batch.unit, room))
-        rows = np.concatenate([found.rows, late.rows]) if len(late.rows) else found.rows
-
-        source = to_arrow(events) if self.returned else None
-
-        def attribute(name: str, wanted: np.ndarray) -> pa.ChunkedArray:
-            assert source is not None
-            return source[name].take(pa.array(wanted, pa.int64(), mask=wanted < 0))
-
-        caches = self.backend.contents() if hasattr(self.backend, "contents") else []
-        return PatternRun(self._table(rows, attribute), self.stats, caches)
-
-    def _batch(self, events: Table) -> Batch:
-        options = self.options
-        batch = batch_of(
-            events,
-            options.pattern.analysis,
-            options.pattern.within,
-            options.type,
-            options.time,
-            options.unit,
-            self.stats.events,
-        )
-        names = column_names(events)
-        for name in self.returned:
-            if name not in names:
-                raise ColumnError(f"RETURN: the events have no column {name!r}{hint(name, names)}")
-        if batch.size:
-            if self.unit not in (None, batch.unit):
-                raise ColumnError(
-                    f"The times were in {self.unit} and are now in {batch.unit}; give all batches one type."
-                )
-            if self.last is not None and batch.first_time < self.last:
-                raise ColumnError(
-                    f"A batch begins at {batch.first_time}, before the last event of the one before "
-                    f"({self.last}); bring events into the order of time first."
-                )
-            self.unit, self.last = batch.unit, batch.last_time
-        elif self.last is not None and not options.pattern.within.events:
-            batch = dataclasses.replace(batch, end=self.last)
-        self.stats.events += batch.size
-        return batch
-
-    def _timed(self, work: Any) -> Found:
-        limit = self.options.room
-        room = None if limit is None else max(0, limit - (self.stats.matches - self.stats.cut))
-        began = clock.perf_counter()
-        found: Found = work(room)
-        stats = self.stats
-        stats.seconds += clock.perf_counter() - began
-        stats.matches += found.count
-        stats.cut += found.count - len(found.rows) if not self.options.count_only else 0
-        stats.held, stats.peak_events = self.backend.held, self.backend.peak
-        stats.add(self.backend.figures())
-        return found
-
-    def _check_limit(self) -> None:
-        most = self.options.max_events
-        if most is not None and self.backend.held > most:
-            raise EventLimitError(
-                f"{self.backend.held:,} events are within reach of the window, and max_events is {most:,}; "
-                f"allow more, or take a shorter window than {self.options.pattern.within}."
-            )
-
-    # Attributes of RETURN.
-
-    def _keep(self, events: Table, batch: Batch) -> None:
-        if not self.returned:
-            return
-        first = self.stats.events - batch.size
-        names = {name: to_arrow(events)[name] for name in self.returned}
-        part = pa.table(names).take(pa.array(batch.rows - first))
-        self.kept = (
-            part if self.kept is None else pa.concat_tables([self.kept, part], promote_options="default")
-        )
-        self.kept_rows = np.concatenate([self.kept_rows, batch.rows])
-
-    def _forget(self) -> None:
-        if self.kept is None:
-            return
-        live = np.isin(self.kept_rows, self.backend.live_rows)
-        if live.sum() * 2 < len(live):
-            self.kept, self.kept_rows = (
-                self.kept.filter(pa.array(live)).combine_chunks(),
-                self.kept_rows[live],
-            )
-
-    def _attribute(self, name: str, wanted: np.ndarray) -> pa.ChunkedArray:
-        if self.kept is None:
-            return pa.nulls(len(wanted))
-        order = np.argsort(self.kept_rows, kind="stable")
-        at = np.searchsorted(self.kept_rows, wanted, sorter=order)
-        places = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(len(wanted), np.int64)
-        return self.kept[name].take(pa.array(places, pa.int64(), mask=wanted < 0))
-
-    def _table(self, rows: np.ndarray, attribute: Any) -> pa.Table:
-        """Matches as a table: what RETURN says, or the row number of each variable."""
-        pattern = self.options.pattern
-        columns = {slot.name: i for i, slot in enumerate(pattern.analysis.columns)}
-        rows = rows.reshape(len(rows), len(columns))
-        if not pattern.returns:
-            return pa.table({name: _numbers(rows[:, i]) for name, i in columns.items()})
-        out = {}
-        for item in pattern.returns:
-            wanted = np.ascontiguousarray(rows[:, columns[item.var]])
-            out[item.name] = (
-                attribute(item.what.name, wanted) if isinstance(item.what, Attr) else _numbers(wanted)
-            )
-        return pa.table(out)
-
-    # The state as bytes.
+        return self._set.whole(events)[ONLY]
 
     def snapshot(self) -> bytes:
         """The state as bytes; a restored one continues as this one would."""
-        kept = None
-        if self.kept is not None:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, self.kept.schema) as writer:
-                writer.write_table(self.kept)
-            kept = sink.getvalue().to_pybytes()
-        return pack(
-            {
-                "options": self.options.plain(),
-                "stats": dataclasses.asdict(self.stats),
-                "unit": self.unit,
-                "last": self.last,
-                "kept": kept,
-                "kept_rows": self.kept_rows,
-                "backend": self.backend.dump(),
-            }
-        )
+        return self._set.snapshot()
 
     @classmethod
-    def restore(cls, data: bytes) -> PatternState:
-        """A state from its snapshot."""
-        from penstock.patterns.pattern import Pattern
-
-        content = unpack(data)
-        try:
-            given = content["options"]
-            given["pattern"] = Pattern.parse(given["pattern"])
-            state = cls(Options(**given))
-            state.stats = PatternStats(**content["stats"])
-            state.unit, state.last = content["unit"], content["last"]
-            state.kept_rows = content["kept_rows"]
-            if content["kept"] is not None:
-                state.kept = pa.ipc.open_stream(pa.py_buffer(content["kept"])).read_all()
-            state.backend.load(content["backend"])
-        except (KeyError, TypeError) as error:
-            raise SnapshotError(f"The snapshot is of another version: {error}") from error
+    def restore(cls, data: bytes, options: Options | None = None) -> PatternState:
+        """A state from its snapshot; `options` of the same strategy take the place of those in it."""
+        state = cls.__new__(cls)
+        state._set = PatternSetState.restore(data, options)
+        if list(state._set.patterns) != [ONLY]:
+            raise SnapshotError("The snapshot is of a set of patterns; restore it as a PatternSetState.")
         return state
 
     def check(self) -> None:
         """Assert the invariants of the state."""
-        assert 0 <= self.stats.cut <= self.stats.matches
-        assert self.stats.held == self.backend.held
-        assert len(self.backend.live_rows) == self.backend.held
-        self.backend.check()
+        self._set.check()
+
+
+def _table(pattern: Pattern, rows: np.ndarray, attribute: Attribute) -> pa.Table:
+    """Matches as a table: what RETURN says, or the row number of each variable."""
+    columns = {slot.name: i for i, slot in enumerate(pattern.analysis.columns)}
+    rows = rows.reshape(len(rows), len(columns))
+    if not pattern.returns:
+        return pa.table({name: _numbers(rows[:, i]) for name, i in columns.items()})
+    out = {}
+    for item in pattern.returns:
+        wanted = np.ascontiguousarray(rows[:, columns[item.var]])
+        out[item.name] = (
+            attribute(item.what.name, wanted) if isinstance(item.what, Attr) else _numbers(wanted)
+        )
+    return pa.table(out)
 
 
 def _numbers(rows: np.ndarray) -> pa.Array:

@@ -8,8 +8,9 @@ values, and -1 is null, which no comparison accepts.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -205,47 +206,57 @@ class Codes:
     """Columns as codes, and the code of each constant by predicate."""
 
     columns: dict[str, np.ndarray]
-    constants: dict[int, int]
+    constants: dict[Predicate, int]
 
 
-def codes_of(predicates: Sequence[Predicate], columns: dict[str, Values]) -> Codes:
-    """Number the values of columns that are compared with each other together, in their order."""
+def codes_of(
+    predicates: Sequence[Predicate],
+    columns: dict[str, Values],
+    get: Callable[[Any, Callable[[], Any]], Any] = lambda name, make: make(),
+) -> Codes:
+    """Number the values of columns that are compared with each other together, in their order.
+
+    `get` is asked for what other patterns may have numbered already.
+    """
     check_kinds(predicates, columns)
     groups = {name: {name} for name in columns}
     for predicate in predicates:
         names = [side.attr for side in predicate.sides]
+        if any(columns[name].kind == NOTHING for name in names):
+            continue  # nothing compares with it, and it ties no others together
         merged = groups[names[0]] | groups[names[-1]]
         for name in merged:
             groups[name] = merged
     coded: dict[str, np.ndarray] = {}
-    constants: dict[int, int] = {}
+    constants: dict[Predicate, int] = {}
     for name in columns:
         if name in coded:
             continue
         members = sorted(groups[name])
         mine = [p for p in predicates if any(side.attr in groups[name] for side in p.sides)]
-        _number(members, mine, columns, coded, constants)
+        kind = columns[name].kind
+        fixed = [
+            (predicate, constant(side, kind, predicate.text))
+            for predicate in mine
+            for side in (predicate.left, predicate.right)
+            if isinstance(side, Const)
+        ]
+        ordered = any(predicate.op not in ("=", "!=") for predicate in mine)
+        values = [value for _, value in fixed]
+        known = ("codes", *members, ordered, *((type(value).__name__, value) for value in values))
+        found, numbers = get(known, partial(_numbered, members, kind, values, ordered, columns))
+        coded |= found
+        constants |= {predicate: number for (predicate, _), number in zip(fixed, numbers, strict=True)}
     return Codes(coded, constants)
 
 
-def _number(
-    members: list[str],
-    predicates: list[Predicate],
-    columns: dict[str, Values],
-    coded: dict[str, np.ndarray],
-    constants: dict[int, int],
-) -> None:
-    kind = next((columns[name].kind for name in members if columns[name].kind != NOTHING), NOTHING)
-    fixed = [
-        (predicate.number, constant(side, kind, predicate.text))
-        for predicate in predicates
-        for side in (predicate.left, predicate.right)
-        if isinstance(side, Const)
-    ]
-    ordered = any(predicate.op not in ("=", "!=") for predicate in predicates)
-    pieces = [columns[name].data for name in members if columns[name].kind == kind and kind != NOTHING]
+def _numbered(
+    members: list[str], kind: str, fixed: list[Any], ordered: bool, columns: dict[str, Values]
+) -> tuple[dict[str, np.ndarray], list[int]]:
+    """The codes of columns of one kind, and of the constants that they are compared with."""
+    pieces = [columns[name].data for name in members if kind != NOTHING]
     extra = np.empty(len(fixed), object)
-    extra[:] = [value for _, value in fixed]
+    extra[:] = fixed
     if kind != "text" and kind != NOTHING and all(piece.dtype != object for piece in pieces):
         whole = all(isinstance(value, int) and abs(value) < 2**63 for value in extra)
         small = all(isinstance(value, float) or abs(value) <= _EXACT for value in extra)
@@ -253,17 +264,17 @@ def _number(
             extra = extra.astype(np.int64 if whole else np.float64)
     together = _together([*pieces, extra]) if pieces else extra
     codes = _ranked(together, ordered)
+    coded: dict[str, np.ndarray] = {}
     at = 0
     for name in members:
         column = columns[name]
-        if column.kind != kind or kind == NOTHING:
+        if kind == NOTHING:
             coded[name] = np.full(len(column), -1, np.int64)
             continue
         mine = codes[at : at + len(column)]
         coded[name] = np.where(column.null, -1, mine) if column.null.any() else mine
         at += len(column)
-    for (number, _), code in zip(fixed, codes[at:].tolist(), strict=True):
-        constants[number] = code
+    return coded, codes[at:].tolist()
 
 
 def _ranked(values: np.ndarray, ordered: bool) -> np.ndarray:
@@ -291,7 +302,7 @@ def local_mask(predicate: Predicate, codes: Codes, rows: np.ndarray | slice = sl
         if isinstance(side, Side):
             sides.append(codes.columns[side.attr][rows])
         else:
-            sides.append(codes.constants[predicate.number])
+            sides.append(codes.constants[predicate])
     left, right = sides
     compared = {
         "=": left == right,

@@ -41,6 +41,12 @@ class Batch:
     blobs: list[tuple[int, Any]] = field(default_factory=list)  # (side, rows: packed, or a table)
     watermark: int = -1  # in milliseconds
     skipped: int = 0
+    latest: float | None = None  # of patterns: the largest time that the whole query has seen
+
+    @property
+    def nbytes(self) -> int:
+        """What the packed rows take."""
+        return sum(len(blob) for _, blob in self.blobs)
 
     def to_bytes(self) -> bytes:
         """For the log."""
@@ -49,6 +55,7 @@ class Batch:
                 "blobs": [(side, len(blob)) for side, blob in self.blobs],
                 "watermark": self.watermark,
                 "skipped": self.skipped,
+                "latest": self.latest,
             }
         ).encode()
         return b"".join([struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)])
@@ -63,7 +70,7 @@ class Batch:
             for side, size in head["blobs"]:
                 blobs.append((side, data[at : at + size]))
                 at += size
-            batch = cls(blobs, head["watermark"], head["skipped"])
+            batch = cls(blobs, head["watermark"], head["skipped"], head.get("latest"))
         except Exception as error:
             raise SnapshotError(f"A batch in the log of a bucket cannot be read: {error}") from error
         if at != len(data):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.spark.pack import as_numbers, to_blob
+from penstock.spark.pack import REGISTER, as_numbers, to_blob
 
 LABEL, BUCKET, TASK, PIECE, LATEST, BLOB = "label", "_penstock_bucket", "task", "piece", "latest", "blob"
 PACKED = f"{LABEL} int, {TASK} int, {PIECE} int, {LATEST} double, {BLOB} binary"
@@ -40,18 +40,26 @@ def event_packer(time: str, dtype: str, tags: list[int]) -> Callable[[Any], Iter
         latest = float(times.max()) if len(times) else float("nan")
         bucket = table[BUCKET].to_numpy()
         table = table.drop_columns([BUCKET])
+        order, cuts = np.argsort(bucket, kind="stable"), None
+        if len(tags) > 1:
+            cuts = np.searchsorted(bucket[order], np.arange(len(tags) + 1))
+            table = table.take(pa.array(order))
+        if piece == 0:
+            yield packed(REGISTER, task, piece, latest, b"")
         for number, tag in enumerate(tags):
-            rows = np.flatnonzero(bucket == number)
-            part = table if len(rows) == len(bucket) else table.take(pa.array(rows))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([tag], pa.int32()),
-                    pa.array([task], pa.int32()),
-                    pa.array([piece], pa.int32()),
-                    pa.array([latest], pa.float64()),
-                    pa.array([to_blob(part)], pa.binary()),
-                ],
-                names=[LABEL, TASK, PIECE, LATEST, BLOB],
-            )
+            part = table if cuts is None else table.slice(cuts[number], cuts[number + 1] - cuts[number])
+            yield packed(tag, task, piece, latest, to_blob(part))
+
+    def packed(label: int, task: int, piece: int, latest: float, blob: bytes) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([label], pa.int32()),
+                pa.array([task], pa.int32()),
+                pa.array([piece], pa.int32()),
+                pa.array([latest], pa.float64()),
+                pa.array([blob], pa.binary()),
+            ],
+            names=[LABEL, TASK, PIECE, LATEST, BLOB],
+        )
 
     return pack

@@ -10,25 +10,21 @@ Every value has a header with a checksum, so that a damaged or foreign one is re
 from __future__ import annotations
 
 import json
-import struct
 import time
 import uuid
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import PenstockError, SnapshotError
+from penstock.sealed import Seal
 from penstock.spark.bucket import Batch, Bucket
-from penstock.spark.spec import Spec
 
 PART = 4 << 20  # bytes per value
 FULL = 0.5  # of the snapshot: a log of this size is replaced
 LEAST = 1 << 20  # bytes: a shorter log stays a log
 IDLE = 60.0  # seconds: a bucket without a batch for so long is read again when one comes
-MAGIC = b"PENSTATE"
-VERSION = 1
-_HEADER = struct.Struct("<8sHIQ")  # magic, version, checksum, length
+SEAL = Seal(b"PENSTATE", 1, "state")
 
 
 @dataclass
@@ -54,7 +50,7 @@ class Opened:
     """A bucket that is ready for its next batch, and what it took to get there."""
 
     head: Head
-    bucket: Bucket
+    bucket: Any
     changed: bool = False  # it is not what snapshot and log say
     read: int = 0  # bytes
     replayed: int = 0  # batches
@@ -64,7 +60,7 @@ class Remembered(NamedTuple):
     """A bucket as this worker last had it."""
 
     token: str  # of the last batch it saw
-    bucket: Bucket
+    bucket: Any
     at: float  # when, in seconds
 
 
@@ -73,13 +69,14 @@ class Ledger:
 
     remembered: ClassVar[dict[str, Remembered]] = {}  # by the identity of the bucket
 
-    def __init__(self, handle: Any, kind: type[Bucket] = Bucket) -> None:
+    def __init__(self, handle: Any, kind: Any = Bucket) -> None:
+        """`kind` is a bucket of any operator: from and to bytes, `process` and `adapt`."""
         self.kind = kind
         self.head = handle.getValueState("head", "data binary")
         self.snapshot = handle.getMapState("snapshot", "part int", "data binary")
         self.log = handle.getMapState("log", "token string, part int", "data binary")
 
-    def register(self, spec: Spec) -> None:
+    def register(self, spec: Any) -> None:
         """Note which join the query runs, or refuse one that is not as noted.
 
         Every bucket has a note of its own, but with another number of buckets the rows of a batch may all
@@ -91,7 +88,7 @@ class Ledger:
         else:
             refuse_changes(_head_of(stored[0]).fixed, spec.fixed())
 
-    def open(self, spec: Spec) -> Opened:
+    def open(self, spec: Any) -> Opened:
         """The bucket as the last batch left it, or a new one."""
         stored = self.head.get()
         if stored is None:
@@ -105,20 +102,21 @@ class Ledger:
         if bucket is None or bucket.spec != spec or token not in tokens:
             data = b"".join(self._parts(self.snapshot, [(i,) for i in range(head.snapshot_parts)]))
             read += len(data)
-            bucket, token = self.kind.from_bytes(spec, unseal(data)), head.snapshot_token
+            bucket, token = self.kind.from_bytes(spec, SEAL.unseal(data)), head.snapshot_token
         missed = head.log[tokens.index(token) :]
         for name, parts in missed:
             data = b"".join(self._parts(self.log, [(name, i) for i in range(parts)]))
             read += len(data)
-            bucket.process(Batch.from_bytes(unseal(data)), quiet=True)
+            bucket.process(Batch.from_bytes(SEAL.unseal(data)), quiet=True)
         return Opened(head, bucket, bucket.adapt(), read, len(missed))
 
     def commit(self, opened: Opened, batch: Batch) -> int:
         """Write what the batch brought, or a new snapshot; the bytes written."""
         head, bucket = opened.head, opened.bucket
         token = uuid.uuid4().hex
-        entry = seal(batch.to_bytes())
-        if not opened.changed and head.log_bytes + len(entry) <= max(LEAST, FULL * head.snapshot_bytes):
+        room = max(LEAST, FULL * head.snapshot_bytes) - head.log_bytes
+        entry = SEAL.seal(batch.to_bytes()) if not opened.changed and batch.nbytes <= room else None
+        if entry is not None and len(entry) <= room:
             parts = list(_cut(entry))
             for i, part in enumerate(parts):
                 self.log.updateValue((token, i), (part,))
@@ -126,7 +124,7 @@ class Ledger:
             head.log_bytes += len(entry)
             written = len(entry)
         else:
-            data = seal(bucket.to_bytes())
+            data = SEAL.seal(bucket.to_bytes())
             self.snapshot.clear()
             self.log.clear()
             parts = list(_cut(data))
@@ -158,12 +156,12 @@ class Ledger:
 
 
 def _sealed(head: Head) -> bytes:
-    return seal(json.dumps(vars(head)).encode())
+    return SEAL.seal(json.dumps(vars(head)).encode())
 
 
 def _head_of(data: bytes) -> Head:
     try:
-        head = Head(**json.loads(unseal(data)))
+        head = Head(**json.loads(SEAL.unseal(data)))
         head.log = [(token, parts) for token, parts in head.log]
     except SnapshotError:
         raise
@@ -180,32 +178,6 @@ def refuse_changes(stored: dict[str, str], given: dict[str, str]) -> None:
                 f"{what} cannot change when a query is restarted from its checkpoint: it was "
                 f"{stored.get(what)} and is now {value}. Change it back, or start with a new checkpoint."
             )
-
-
-def seal(data: bytes) -> bytes:
-    """Data with a header by which it is known again."""
-    return _HEADER.pack(MAGIC, VERSION, zlib.crc32(data), len(data)) + data
-
-
-def unseal(data: bytes) -> bytes:
-    """The data, or an error that says what is wrong with it.
-
-    >>> from penstock.spark.ledger import seal, unseal
-    >>> unseal(seal(b"state"))
-    b'state'
-    """
-    data = bytes(data)
-    if len(data) < _HEADER.size or data[:8] != MAGIC:
-        raise SnapshotError(f"This is no state of Penstock ({len(data)} bytes, no header).")
-    _, version, checksum, length = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise SnapshotError(f"The state has version {version}; this Penstock reads version {VERSION}.")
-    body = data[_HEADER.size :]
-    if len(body) != length or zlib.crc32(body) != checksum:
-        raise SnapshotError(
-            f"The state is damaged: {len(body)} bytes instead of {length}, or a wrong checksum."
-        )
-    return body
 
 
 def _cut(data: bytes) -> Iterator[bytes]:

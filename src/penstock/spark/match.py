@@ -19,15 +19,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.budget import Bytes, budget_of
-from penstock.errors import ColumnError, PatternError, PenstockError, SnapshotError, hint
+from penstock.errors import ColumnError, PatternError, PenstockError, hint
 from penstock.patterns import Attr, Pattern
 from penstock.patterns.show import partition_attributes
 from penstock.spark import session
+from penstock.spark.bucket import Batch
 from penstock.spark.buckets import labels
 from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
-from penstock.spark.ledger import PART
+from penstock.spark.ledger import Ledger
 from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec
-from penstock.spark.pack import from_blob
+from penstock.spark.pack import REGISTER
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, to_frame, unpacker
 from penstock.spark.schema import quoted
 from penstock.window import Within
@@ -70,7 +71,7 @@ def match_pattern(
     unit
         That of numeric times.
     name
-        Of the observed metrics: events, late, skipped, matches and held.
+        Of the observed metrics: events, late, skipped, matches, held, and bytes of state read and written.
 
     Returns
     -------
@@ -131,6 +132,7 @@ def match_pattern(
         budget=None if cut is None else max(1, cut.n // buckets),
         policy=policy,
         max_events=max_events,
+        buckets=buckets,
     )
     fields = _fields(events, pattern, time)
     _warm(spec, events.schema)
@@ -206,56 +208,35 @@ def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
 
 
 class MatchProcessor(StatefulProcessor):
-    """Runs the buckets of a `match_pattern`. The state of a bucket is the events its windows still reach."""
+    """Runs the buckets of a `match_pattern`; their state is the events that windows still reach."""
 
     def __init__(self, spec: MatchSpec) -> None:
         self.spec = spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
-        self.size = handle.getValueState("size", "parts int")
-        self.parts = handle.getMapState("parts", "part int", "data binary")
+        self.ledger = Ledger(handle, Matcher)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
         """The packed rows of one bucket for one batch."""
+        if int(key[0]) == REGISTER:
+            self.ledger.register(self.spec)
+            return
         pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
         pieces.sort(key=lambda piece: (piece.task, piece.piece))
-        matcher = self._opened()
-        events = pa.concat_tables([from_blob(bytes(piece.blob)) for piece in pieces])
-        seen = [piece.latest for piece in pieces if piece.latest == piece.latest]
-        latest = max(seen, default=None)
-        if latest is not None and self.spec.dtype == "int64":
-            latest = int(latest)
-        found = matcher.process(events, latest)
-        self._store(matcher)
+        seen = [float(piece.latest) for piece in pieces if piece.latest == piece.latest]
+        batch = Batch([(0, bytes(piece.blob)) for piece in pieces], latest=max(seen, default=None))
+        opened = self.ledger.open(self.spec)
+        found = opened.bucket.process(batch)
+        figures = opened.bucket.figures
+        figures.state_read, figures.replayed = opened.read, opened.replayed
+        figures.state_written = self.ledger.commit(opened, batch)
         for blob in blobs_of(found):
             yield to_frame(parcel_fields(None), **{ROWS: blob})
-        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(matcher.figures))})
-
-    def _opened(self) -> Matcher:
-        size = self.size.get()
-        if size is None:
-            return Matcher(self.spec)
-        data = []
-        for i in range(int(size[0])):
-            value = self.parts.getValue((i,))
-            if value is None:
-                raise SnapshotError(f"The state of a bucket is damaged: part {i} is missing.")
-            data.append(bytes(value[0]))
-        return Matcher.from_bytes(self.spec, b"".join(data))
-
-    def _store(self, matcher: Matcher) -> None:
-        data = matcher.to_bytes()
-        count = -(-len(data) // PART)
-        for i in range(count):
-            self.parts.updateValue((i,), (data[i * PART : (i + 1) * PART],))
-        before = self.size.get()
-        for i in range(count, 0 if before is None else int(before[0])):
-            self.parts.removeKey((i,))
-        self.size.update((count,))
+        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(figures))})
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to give back: buckets stay remembered for the next batch."""
 
 
 # Batch DataFrames.

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import SnapshotError
 from penstock.patterns import Attr, Pattern, PatternState, snapshot
-from penstock.spark.ledger import refuse_changes
+from penstock.spark.bucket import Batch
 from penstock.spark.pack import as_numbers, from_blob, to_blob
 
 START, END = "match_start", "match_end"
@@ -36,6 +37,12 @@ class MatchSpec:
     budget: Any = None
     policy: str = "lru"
     max_events: int | None = None
+    buckets: int = 1
+
+    @property
+    def types(self) -> pa.Array:
+        """The types of events that the pattern names."""
+        return pa.array(sorted({slot.type for slot in self.pattern.analysis.slots}))
 
     def start(self) -> PatternState:
         """A fresh state; matches come as row numbers of all variables."""
@@ -56,6 +63,8 @@ class MatchSpec:
             "the pattern": str(self.pattern),
             "the columns of type and time": str((self.type, self.time, self.unit, self.dtype)),
             "the partitioning": str(self.keys),
+            "the strategy": self.strategy,
+            "the number of buckets": str(self.buckets),
         }
 
 
@@ -68,6 +77,9 @@ class Figures:
     skipped: int = 0  # without a time
     matches: int = 0
     held: int = 0
+    state_read: int = 0  # bytes
+    state_written: int = 0
+    replayed: int = 0  # batches
 
 
 class Stream:
@@ -101,7 +113,8 @@ class Stream:
         if self.table is None:
             return
         live = np.isin(self.rows, self.state.backend.live_rows)
-        self.rows, self.table = self.rows[live], self.table.filter(pa.array(live)).combine_chunks()
+        if not live.all():
+            self.rows, self.table = self.rows[live], self.table.filter(pa.array(live)).combine_chunks()
 
     def _filled(self, matches: pa.Table) -> pa.Table | None:
         """Row numbers replaced by what RETURN asks for, with the time of the first and the last event."""
@@ -137,7 +150,7 @@ class Stream:
     def load(cls, spec: MatchSpec, content: dict[str, Any]) -> Stream:
         """The counterpart."""
         stream = cls(spec)
-        stream.state = PatternState.restore(content["state"])
+        stream.state = PatternState.restore(content["state"], stream.state.options)
         stream.rows = np.frombuffer(content["rows"], np.int64)
         stream.table = None if content["table"] is None else from_blob(content["table"])
         return stream
@@ -161,9 +174,11 @@ class Matcher:
         self.released: Any = None  # events up to here are in the streams
         self.figures = Figures()
 
-    def process(self, events: pa.Table, latest: Any = None) -> list[pa.Table]:
-        """A batch: matches that it completes. `latest` is the largest time of the whole query, if larger."""
+    def process(self, batch: Batch, quiet: bool = False) -> list[pa.Table]:
+        """The matches that a batch completes; `quiet` is for a replay, of which they are known."""
         spec = self.spec
+        tables = [from_blob(blob) for _, blob in batch.blobs]
+        events = pa.concat_tables(tables)
         self.figures = Figures(events=events.num_rows)
         times = as_numbers(events[spec.time], spec.dtype)
         if times.null_count:
@@ -175,6 +190,7 @@ class Matcher:
             fine = numbers >= self.released
             self.figures.late = int(len(fine) - fine.sum())
             events, numbers = events.filter(pa.array(fine)), numbers[fine]
+        latest = int(batch.latest) if batch.latest is not None and spec.dtype == "int64" else batch.latest
         seen = [
             t for t in (self.latest, latest, numbers.max().item() if len(numbers) else None) if t is not None
         ]
@@ -184,23 +200,48 @@ class Matcher:
         progress = self.latest - spec.lateness
         if self.released is not None:
             progress = max(progress, self.released)
+        events = self._relevant(events)
         if self.waiting is not None:
             events = pa.concat_tables([self.waiting, events])
-            numbers = as_numbers(events[spec.time], spec.dtype).to_numpy()
             self.waiting = None
+        numbers = as_numbers(events[spec.time], spec.dtype).to_numpy()
         ready = numbers <= progress
         if not ready.all():
             self.waiting = events.filter(pa.array(~ready)).combine_chunks()
-            events = events.filter(pa.array(ready))
+            events, numbers = events.filter(pa.array(ready)), numbers[ready]
         self.released = progress
-        return self._matched(self.sorted(events), progress)
+        return self._matched(self.sorted(events, numbers), progress)
 
-    def sorted(self, events: pa.Table) -> pa.Table:
-        """Events in the order of time, then of the columns that decide between ties."""
-        if events.num_rows < 2:
+    def _relevant(self, events: pa.Table) -> pa.Table:
+        """Events of the types of the pattern; in a window of events all count."""
+        kind = events.schema.field(self.spec.type).type
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if self.spec.pattern.within.events or not texts:
             return events
-        ties = [name for name in self.spec.order if not pa.types.is_nested(events.schema.field(name).type)]
-        return events.sort_by([(self.spec.time, "ascending"), *((name, "ascending") for name in ties)])
+        wanted = pc.is_in(events[self.spec.type], self.spec.types.cast(kind))
+        return events if pc.all(wanted).as_py() else events.filter(wanted)
+
+    def sorted(self, events: pa.Table, numbers: np.ndarray) -> pa.Table:
+        """Events in the order of time, then of the columns that decide between ties."""
+        if len(numbers) < 2:
+            return events
+        order = np.arange(len(numbers))
+        if bool((numbers[1:] < numbers[:-1]).any()):
+            order = np.argsort(numbers, kind="stable")
+            numbers = numbers[order]
+        # To compare columns costs more than all the rest, so only events that have company are compared.
+        same = np.append(numbers[1:] == numbers[:-1], False)
+        tied = np.flatnonzero(same | np.append(False, same[:-1]))
+        if len(tied):
+            ties = [
+                name for name in self.spec.order if not pa.types.is_nested(events.schema.field(name).type)
+            ]
+            part = events.select(ties).take(pa.array(order[tied]))
+            groups = np.cumsum(np.append(True, numbers[tied][1:] != numbers[tied][:-1]))
+            keys = pa.table([pa.array(groups), *part.columns], names=["group", *map(str, range(len(ties)))])
+            within = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
+            order[tied] = order[tied][within.to_numpy()]
+        return events.take(pa.array(order))
 
     def _matched(self, events: pa.Table, progress: Any) -> list[pa.Table]:
         out = []
@@ -233,17 +274,20 @@ class Matcher:
     def ordered(self, events: pa.Table) -> list[pa.Table]:
         """Events of a stream that is sorted already, for batch DataFrames."""
         valid = pc.is_valid(as_numbers(events[self.spec.time], self.spec.dtype))
-        return self._matched(events.filter(valid), None)
+        return self._matched(self._relevant(events.filter(valid)), None)
 
     def finish(self) -> list[pa.Table]:
         """The end of all streams."""
         found = [stream.finish() for stream in self.streams.values()]
         return [table for table in found if table is not None]
 
+    def adapt(self) -> bool:
+        """There is nothing to adapt: caches are filled anew, within whatever budget."""
+        return False
+
     def to_bytes(self) -> bytes:
-        """The state of the bucket."""
+        """The state of the bucket, for a snapshot."""
         content = {
-            "fixed": self.spec.fixed(),
             "streams": {key: stream.dump() for key, stream in self.streams.items()},
             "waiting": None if self.waiting is None else to_blob(self.waiting),
             "latest": self.latest,
@@ -253,11 +297,13 @@ class Matcher:
 
     @classmethod
     def from_bytes(cls, spec: MatchSpec, data: bytes) -> Matcher:
-        """The counterpart; refuses the state of another query."""
+        """The counterpart; refuses what is not the state of a bucket."""
         content = snapshot.unpack(data)
-        refuse_changes(content["fixed"], spec.fixed())
         matcher = cls(spec)
-        matcher.streams = {key: Stream.load(spec, part) for key, part in content["streams"].items()}
-        matcher.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
-        matcher.latest, matcher.released = content["latest"], content["released"]
+        try:
+            matcher.streams = {key: Stream.load(spec, part) for key, part in content["streams"].items()}
+            matcher.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
+            matcher.latest, matcher.released = content["latest"], content["released"]
+        except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+            raise SnapshotError(f"The state of a bucket cannot be read: {error!r}") from error
         return matcher
