@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.jit import jit, rare
+from penstock.kernels.normal import cell
+from penstock.kernels.season import distance_from_mean, near_sum
 
 # Kinds of models.
 NONE = 0  # nothing is known: H is 0
@@ -24,6 +26,7 @@ TREND = 3
 WALK = 4
 AUTO = 5  # AR(1)
 KNOWN = 6  # an explicit sequence: `at` is an index into `starts`
+SEASON = 7  # AR(1) around a mean that repeats: `noise` has the means of the period
 
 # Whole numbers of a model.
 LOW = 0  # the smallest noise or step
@@ -38,12 +41,13 @@ MIXED = 8  # steps after which AR(1) has forgotten where it was
 GRID = 9  # points a side of the surface of AR(1); 0: none
 PLACES = 10
 EXPONENTIAL = 11  # 1: weights are exp(-d / alpha)
-INTS = 12
+SUBS = 12  # entries of the table of a cache's trend per whole number
+INTS = 13
 
 # Other numbers of a model.
 A = 0  # slope of a trend, drift of a walk, phi
 B = 1  # intercept of a trend, long-run mean of AR(1)
-SD = 2  # of the steps of a walk; in the long run, of AR(1)
+SD = 2  # of the steps of a walk; in the long run, of AR(1) and around a season
 STEP = 3  # values are multiples of it
 ALPHA = 4
 FROM = 5  # where the surface of AR(1) begins
@@ -105,14 +109,6 @@ def sum_weights(outlook, r, exponential):
         if exponential:
             weight[d] = math.exp(-d / outlook.par[r, ALPHA])
         total[d] = total[d - 1] + weight[d]
-
-
-@jit
-def cell(offset, sd):
-    """The probability that a normal variable rounds to a whole number at this offset from its mean."""
-    far = abs(offset)
-    root = sd * math.sqrt(2.0)
-    return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
 
 
 @jit
@@ -302,7 +298,7 @@ def _cubic(p0, p1, p2, p3, x):
 
 
 @jit
-def _surface(outlook, r, value, last):
+def surface(outlook, r, value, last):
     """Bicubic interpolation on the surface; -1 outside."""
     par, grid = outlook.par[r], outlook.ints[r, GRID]
     u, v = (value - par[FROM]) / par[SPACING], (last - par[FROM]) / par[SPACING]
@@ -389,6 +385,10 @@ def added_up(outlook, r, at, time, last, left):
         return chance(outlook, r, at, time) * outlook.total[r, left]
     if kind == AUTO:
         return _auto(outlook, r, np.float64(at), np.float64(last), left)
+    if kind == SEASON:
+        means, par = outlook.noise[r, : ints[WIDTH]], outlook.par[r]
+        away = distance_from_mean(means, np.float64(last), time)
+        return near_sum(means, par[A], par[SD], outlook.weight[r], np.float64(at), away, time, left)
     found = 0.0
     if kind == TREND:
         for d in range(1, min(left, last_step(outlook, r, at, time)) + 1):
@@ -455,7 +455,7 @@ def looked_up(outlook, r, at, time, last, left):
             return outlook.table[r, c] * (outlook.total[r, min(left, reach)] / outlook.total[r, reach])
         return outlook.deep[r, (left - 1) * width + c]
     elif kind == AUTO and ints[GRID] > 0 and left >= min(reach, ints[MIXED]):
-        found = _surface(outlook, r, np.float64(at), np.float64(last))
+        found = surface(outlook, r, np.float64(at), np.float64(last))
         if found >= 0.0:
             if left < reach:
                 rest = outlook.total[r, reach] - outlook.total[r, left]
