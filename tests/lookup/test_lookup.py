@@ -93,7 +93,7 @@ def test_batches_change_no_hit(keys: list[int], size: int, batch: int, policy: s
 @settings(max_examples=40)
 @given(
     batches=st.lists(st.lists(st.integers(0, 40), max_size=30), max_size=6),
-    policy=st.sampled_from(["lru", "prob", "rand"]),
+    policy=st.sampled_from(["lru", "prob", "rand", "heeb", "heeb-hist"]),
     budget=st.sampled_from([ps.Tuples(7), ps.Bytes(4_000), ps.Bytes(9_000)]),
 )
 def test_invariants_and_snapshots(batches: list[list[int]], policy: str, budget: Any) -> None:
