@@ -140,7 +140,7 @@ def build(outlook, r):
     if kind == TREND:
         _build_trend(outlook, r)
     elif kind == WALK:
-        _build_walk(outlook, r)
+        build_walk(outlook, r)
     elif kind == AUTO:
         _build_surface(outlook, r)
 
@@ -192,7 +192,7 @@ def walk_width(drift, sd, reach):
 
 
 @rare
-def _build_walk(outlook, r):
+def build_walk(outlook, r):
     ints = outlook.ints[r]
     reach = ints[REACH]
     first, width = walk_width(outlook.par[r, A], outlook.par[r, SD], reach)

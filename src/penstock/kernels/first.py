@@ -22,6 +22,7 @@ from penstock.kernels.benefit import (
     LOW,
     MIXED,
     REACH,
+    ROWS_DEEP,
     SD,
     SEASON,
     SPACING,
@@ -34,7 +35,7 @@ from penstock.kernels.benefit import (
     WIDTH,
     A,
     B,
-    build,
+    build_walk,
     center,
     last_step,
     surface,
@@ -105,7 +106,8 @@ def _trend_at(outlook, distance):
 @rare
 def _build_walk(outlook):
     ints = outlook.ints[0]
-    build(outlook, 0)
+    ints[ROWS_DEEP] = 0
+    build_walk(outlook, 0)
     width, zero = ints[TABLE_WIDTH], -ints[TABLE_LOW]
     if ints[EXPONENTIAL] != 0:
         outlook.table[0, :width] /= 1.0 + outlook.table[0, zero]
