@@ -22,7 +22,6 @@ from penstock.kernels.benefit import (
     LOW,
     MIXED,
     REACH,
-    ROWS_DEEP,
     SD,
     SEASON,
     SPACING,
@@ -106,7 +105,6 @@ def _trend_at(outlook, distance):
 @rare
 def _build_walk(outlook):
     ints = outlook.ints[0]
-    ints[ROWS_DEEP] = 0
     build_walk(outlook, 0)
     width, zero = ints[TABLE_WIDTH], -ints[TABLE_LOW]
     if ints[EXPONENTIAL] != 0:
