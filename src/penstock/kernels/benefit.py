@@ -52,6 +52,7 @@ STEP = 3  # values are multiples of it
 ALPHA = 4
 FROM = 5  # where the surface of AR(1) begins
 SPACING = 6
+LEVEL = 7  # over how many values the mean of AR(1) follows the stream in a cache; 0: it stays
 NUMBERS = 8
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from penstock.kernels.benefit import (
     AUTO,
     FOUND,
+    LEVEL,
     NONE,
     NUMBERS,
     PLACES,
@@ -205,3 +206,37 @@ def _auto(values):
         return none
     long_run = math.sqrt(max(variance, SMALLEST) / (1.0 - phi * phi))
     return np.array([_normal(n, variance), phi, (y - phi * x) / (1.0 - phi), long_run])
+
+
+@rare
+def follow_level(outlook, values):
+    """Let the mean of the AR(1) of stream 0 follow the stream, if that explains its last values better.
+
+    The mean is then an average in which a value counts exp(-age / memory), and AR(1) is around it.
+    """
+    n = values.shape[0] - 1
+    outlook.par[0, LEVEL] = 0.0
+    highest = _auto(values)[0] + 0.5 * math.log(n)
+    for trial in range(5):
+        memory = 16.0 * 2.0**trial
+        level, first = 0.0, min(n, np.int64(memory))
+        for i in range(first):
+            level += values[i] / first
+        both, square, spread = 0.0, 0.0, 0.0
+        for i in range(n):
+            level += (values[i] - level) / memory
+            x, y = values[i] - level, values[i + 1] - level
+            both += x * y
+            square += x * x
+            spread += y * y
+        if square <= 0.0:
+            continue
+        phi = min(max(both / square, 0.02), 0.995)
+        variance = max((spread - 2.0 * phi * both + phi * phi * square) / n, SMALLEST)
+        found = _normal(n, variance)
+        if found > highest:
+            highest = found
+            outlook.par[0, A] = phi
+            outlook.par[0, B] = level + (values[n] - level) / memory
+            outlook.par[0, SD] = math.sqrt(variance / (1.0 - phi * phi))
+            outlook.par[0, LEVEL] = memory

@@ -13,8 +13,11 @@ import numpy as np
 
 from penstock.errors import PolicyOptionError
 from penstock.kernels.benefit import (
+    AUTO,
     FOUND,
+    FROM,
     KNOWN,
+    LEVEL,
     NONE,
     REACH,
     SD,
@@ -23,6 +26,7 @@ from penstock.kernels.benefit import (
     TREND,
     WALK,
     A,
+    B,
     Outlook,
     center,
     fill_noise,
@@ -49,7 +53,7 @@ from penstock.kernels.cache import (
     worst,
 )
 from penstock.kernels.first import MOST_POINTS, build_first, first_benefit, first_directly
-from penstock.kernels.fitting import SMALLEST, fit
+from penstock.kernels.fitting import SMALLEST, fit, follow_level
 from penstock.kernels.jit import jit, rare
 from penstock.kernels.offsets import (
     COLUMNS,
@@ -156,6 +160,7 @@ def new_heeb_cache(
         outlook.ints[0, REACH] = reach
         outlook.weight[0, 1 : reach + 1] = chosen.weights(reach)
         sum_weights(outlook, 0, False)
+    direct = direct and (exponential or not isinstance(model, RandomWalk))
     counters = np.zeros(COUNTERS, np.int64)
     counters[[LEARNING, NUMERIC, DIRECT, BUCKETS, FORM]] = model is None, 1, direct, buckets, form
     shares = new_shares(ring, keys)
@@ -262,6 +267,11 @@ def _asked(policy, cache, key):
     if counters[LEARNING] == 0:
         return
     now = policy.shares.meta[SEEN] - 1
+    par = policy.outlook.par[0]
+    if policy.outlook.kind[0] == AUTO and par[LEVEL] > 0.0 and value == value:
+        moved = (counters[LAST] - par[B]) / par[LEVEL]
+        par[B] += moved
+        par[FROM] += moved  # the surface goes with the mean
     if policy.outlook.kind[0] == FOUND:
         count(policy.shares, key, np.float64(now))
     if counters[FITTED] != NONE and value == value:
@@ -313,6 +323,8 @@ def _learn(policy, cache):
     outlook.par[0, STEP] = step
     kind = outlook.kind[0]
     alpha = policy.moments[START_ALPHA]
+    if kind == AUTO:
+        follow_level(outlook, values)
     if kind == WALK:
         _coarsen(policy, values)
         alpha = min(alpha, WALK_ALPHA)
