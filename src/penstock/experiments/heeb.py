@@ -18,6 +18,7 @@ from penstock.errors import PenstockError
 from penstock.experiments.base import Experiment, Options
 from penstock.experiments.heeb_real import figure_15
 from penstock.experiments.heeb_rivals import LASTS, from_memory_knowing
+from penstock.kernels.layout import ARRIVAL, STREAM
 from penstock.workloads import floor, roof, tower, trends, walk
 
 MEMORY = 10
@@ -125,7 +126,7 @@ def figure_8(options: Options) -> pd.DataFrame:
         count = min(runs, 1 if options.quick else FLOWEXPECT_RUNS) if policy == "FLOWEXPECT" else runs
         play = _entrants(name, MEMORY, flowexpect=True)[policy]
         found = [
-            play(*_streams(name, 200 if options.quick and policy == "FLOWEXPECT" else steps, seed), seed)
+            _play(play, name, 200 if options.quick and policy == "FLOWEXPECT" else steps, seed)
             for seed in range(count)
         ]
         rows.append(_row(name, policy, MEMORY, found))
@@ -141,7 +142,7 @@ def figures_9_to_12(options: Options) -> pd.DataFrame:
     for done, (name, memory) in enumerate(tasks):
         options.report(done, len(tasks), f"{name}, memory {memory}")
         for policy, play in _entrants(name, memory, flowexpect=False).items():
-            found = [play(*_streams(name, steps, seed), seed) for seed in range(runs)]
+            found = [_play(play, name, steps, seed) for seed in range(runs)]
             rows.append(_row(name, policy, memory, found))
     return _with_shares(pd.DataFrame(rows))
 
@@ -219,13 +220,22 @@ def _left_share(policy: Any, left: pd.DataFrame, right: pd.DataFrame) -> float:
         sides = np.tile(np.array([0, 1], np.int8), len(ts))
         state.process(sides, keys, np.repeat(ts, 2), np.repeat(ts, 2))
         if begin >= 4 * MEMORY:
-            shares.append(len(state.rows(0)) / max(1, state.buffered))
+            live = state.store.t64[:, ARRIVAL] >= 0
+            live[0] = False
+            of_left = int(np.count_nonzero(state.store.t32[live, STREAM] == 0))
+            shares.append(of_left / max(1, state.buffered))
     return float(np.mean(shares))
 
 
+def _play(play: Callable[[Any, Any, int], int], name: str, steps: int, seed: int) -> int:
+    left, right = _streams(name, steps, seed)
+    return play(left, right, seed)
+
+
 @functools.lru_cache(maxsize=64)
-def _streams(name: str, steps: int, seed: int) -> Any:
-    return CONFIGURATIONS[name][0](steps=steps, seed=seed)
+def _streams(name: str, steps: int, seed: int) -> tuple[Any, Any]:
+    left, right = CONFIGURATIONS[name][0](steps=steps, seed=seed)
+    return left, right
 
 
 def _row(name: str, policy: str, memory: int, found: list[int]) -> dict[str, Any]:
