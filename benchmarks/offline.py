@@ -74,7 +74,7 @@ def _caches(console: Console, quick: bool) -> list[dict[str, Any]]:
     )
     for heading in ("policy", "hit ratio", "requests", "bar"):
         table.add_column(heading, justify="left" if heading == "policy" else "right")
-    for policy in ("fifo", "rand", "lru", "lfu", "prob", "lfd", "lfd:bypass=true"):
+    for policy in ("fifo", "rand", "lru", "lfu", "prob", "heeb", "lfd", "lfd:bypass=true"):
         speeds = []
         Cache(policy, CACHE, requests=requests[:1]).warm()
         for _ in range(repetitions):

@@ -20,7 +20,7 @@ from penstock.joins import follow_decisions
 from tests.oracles.caching import cheapest_hits, clock_hits, gdj_hits, hits_of, most_hits
 
 POLICIES = ["fifo", "lru", "lfu", "prob", "lfd", "lfd:bypass=true"]
-ALL = [*POLICIES, "rand", "gdj", "clock", "clock-exp"]
+ALL = [*POLICIES, "rand", "gdj", "clock", "clock-exp", "heeb", "heeb-hist"]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 traces = st.lists(st.integers(0, 9), max_size=120)
@@ -134,7 +134,7 @@ def test_batches_change_nothing(policy: str, requests: list[int], cut: int, capa
     assert np.concatenate([part.slot for part in parts]).tolist() == whole.slot.tolist()
 
 
-@pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "prob", "rand", "gdj", "clock", "clock-exp"])
+@pytest.mark.parametrize("policy", [policy for policy in ALL if not policy.startswith("lfd")])
 def test_random_requests_and_keys_that_are_forgotten(policy: str) -> None:
     """Invariants hold after every operation, and slots say where keys are."""
     random = np.random.default_rng(2)

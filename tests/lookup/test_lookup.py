@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_batches_change_no_hit(keys: list[int], size: int, batch: int, policy: s
 @settings(max_examples=40)
 @given(
     batches=st.lists(st.lists(st.integers(0, 40), max_size=30), max_size=6),
-    policy=st.sampled_from(["lru", "prob", "rand"]),
+    policy=st.sampled_from(["lru", "prob", "rand", "heeb", "heeb-hist"]),
     budget=st.sampled_from([ps.Tuples(7), ps.Bytes(4_000), ps.Bytes(9_000)]),
 )
 def test_invariants_and_snapshots(batches: list[list[int]], policy: str, budget: Any) -> None:
@@ -241,6 +242,57 @@ def test_missing() -> None:
         ps.LookupCache(fetch, key="k", budget=2, missing="error").run({"k": [1.0, None]})
     run = ps.LookupCache(fetch, key="k", budget=2, missing="drop").run({"k": [3, 1, None]})
     assert run.table["double"].to_pylist() == [2]
+
+
+def test_costs_that_are_given() -> None:
+    """Keys that cost ten times as much to fetch are missed less, and all misses together cost less."""
+    random = np.random.default_rng(3)
+    keys = random.integers(0, 400, 12_000)
+    price = lambda key: 10.0 if key % 4 == 0 else 1.0  # noqa: E731
+    answer = lambda asked: [{"v": key} for key in asked]  # noqa: E731
+    prices = {key: price(key) for key in range(400)}
+    spent = {}
+    for name, options in {
+        "plain": {"policy": "lru"},
+        "function": {"policy": "gdj", "cost": price},
+        "mapping": {"policy": "gdj", "cost": prices},
+    }.items():
+        lookup = ps.LookupCache(answer, key="k", budget=100, batch=500, **options)
+        state = lookup.start()
+        total = 0.0
+        for part in np.array_split(keys, 24):
+            there = set(state._cache.keys)
+            found = state.process({"k": part}, on="k")
+            assert found["v"].to_pylist() == part.tolist()
+            state.check()
+            total += sum(price(key) for key in set(part.tolist()) - there)
+        spent[name] = total
+    assert spent["function"] == spent["mapping"] < 0.75 * spent["plain"]
+
+
+def test_costs_that_are_measured(url: str) -> None:
+    """A SELECT that is slow for some keys: these stay. What was measured survives a restart."""
+    slow = {0, 2, 4, 6, 8}
+
+    def answer(asked: list[int]) -> list[dict[str, int]]:
+        if asked[0] in slow:
+            time.sleep(0.02)
+        return [{"v": 10 * key} for key in asked]
+
+    lookup = ps.LookupCache(answer, key="k", budget=8, policy="gdj", cost="measured", query_keys=1)
+    state = lookup.start()
+    random = np.random.default_rng(0)
+    for part in np.array_split(random.integers(0, 40, 400), 20):
+        state = lookup.start().restore(state.snapshot())
+        assert state.process({"k": part}, on="k")["v"].to_pylist() == (10 * part).tolist()
+    held = set(state._cache.keys)
+    assert len(slow & held) >= 4
+    costs = dict(zip(state._cache.keys, state._cost[state._cache.held].tolist(), strict=True))
+    assert min(cost for key, cost in costs.items() if key in slow) > 0.019
+    served = ps.LookupCache((url, "items"), key="id", budget=20, policy="gdj", cost="measured")
+    run = served.run(stream(500), on="item")
+    assert rows_of(run.table) == expected(stream(500))
+    assert run.stats.load_seconds > 0
 
 
 def test_pickled(url: str) -> None:

@@ -432,9 +432,6 @@ def test_a_state_with_models_goes_on_after_a_restart() -> None:
         ({"alpha": "often"}, "'auto'"),
         ({"lifetime": 1}, "above 1"),
         ({"lifetime": 5, "alpha": 3}, "left out"),
-        ({"L": "inf"}, "for caching"),
-        ({"L": "inv"}, "for caching"),
-        ({"L": models.Survival("inv")}, "for caching"),
         ({"L": "expo"}, "did you mean 'exp'"),
         ({"L": "fixed"}, "steps"),
         ({"L": lambda dt: 1 / dt}, "property 3"),
@@ -445,5 +442,8 @@ def test_a_state_with_models_goes_on_after_a_restart() -> None:
 def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PenstockError, match=message):
         Heeb(**options)
+    for survival in ("inf", "inv", models.Survival("inv")):
+        with pytest.raises(PenstockError, match="for caching"):
+            ps.WindowJoin(within=5, budget=ps.Tuples(2), policy=Heeb(L=survival))
     with pytest.raises(PenstockError, match="did you mean 'trend'"):
         ps.policies.get("heeb-hist:form=trent")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import lookup_join
-from tests.spark.support import python_workers, rows_of
+from tests.lookup.postgres import away, postgres, url_of
+from tests.spark.support import python_workers, rows_of, same_rows
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is an extra")
@@ -88,6 +91,76 @@ def test_a_stream_that_is_restarted(spark: Any, table: tuple[str, str], tmp_path
     assert rows_of(pd.concat(parts)) == wanted(pd.concat(frames), "left")
     known = set(frames[0]["item"]) | set(frames[1]["item"])
     assert last["missCount"] == len(set(frames[2]["item"]) - known)  # the keys have survived
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    sa = pytest.importorskip("sqlalchemy")
+    with postgres() as started:
+        engine = sa.create_engine(url_of(started).replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE TABLE items (id integer PRIMARY KEY, name text)"))
+            connection.execute(
+                sa.text("INSERT INTO items SELECT i, 'item ' || i FROM generate_series(0, 198, 2) AS i")
+            )
+        engine.dispose()
+        yield started
+
+
+@pytest.mark.parametrize(("how", "policy", "budget"), [("left", "lru", 40), ("inner", "heeb", "64 KiB")])
+def test_the_join_of_spark_on_postgresql(spark: Any, server: Any, how: str, policy: str, budget: Any) -> None:
+    """The same rows as a plain Spark join with the table."""
+    frame = spark.createDataFrame(events(4))
+    items = spark.createDataFrame([(i, f"item {i}") for i in range(0, 200, 2)], "item long, name string")
+    joined = lookup_join(
+        frame, (url_of(server), "items"), on="item", key="id", budget=budget, policy=policy, how=how
+    )
+    assert same_rows(joined, frame.join(items, "item", how).select(joined.columns))
+
+
+def test_postgresql_is_killed_under_a_stream(spark: Any, server: Any, tmp_path: Path) -> None:
+    """It is gone when the second batch comes and returns while that waits: every event once."""
+    folder, parts = tmp_path / "in", {}
+    folder.mkdir()
+    frames = [events(seed, 1_000) for seed in (5, 6)]
+    for i, frame in enumerate(frames):
+        frame.to_parquet(folder / f"{i}.parquet")
+        os.utime(folder / f"{i}.parquet", (1_700_000_000 + i, 1_700_000_000 + i))
+    stream = spark.readStream.schema("item long, n long").option("maxFilesPerTrigger", 1).parquet(str(folder))
+    joined = lookup_join(
+        stream, (url_of(server), "items"), on="item", key="id", budget=20, buckets=1, timeout=120
+    )
+    killed: list[Any] = []
+
+    def keep(frame: Any, number: int) -> None:
+        parts[number] = frame.toPandas()
+        if number == 0:
+            killed.append(away(server, seconds=3))
+            killed[0].__enter__()
+
+    query = (
+        joined.writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        for each in killed:
+            each.__exit__(None, None, None)
+    last = query.recentProgress[-1]["observedMetrics"]["penstock-lookup"]
+    assert last["loadFailureCount"] > 0
+    assert rows_of(pd.concat(parts.values())) == wanted(pd.concat(frames), "left")
+
+
+def test_a_model_of_the_whole_stream_needs_one_bucket(spark: Any, table: tuple[str, str]) -> None:
+    frame = spark.createDataFrame(events(0, 200))
+    walk = ps.policies.Heeb(model=ps.models.RandomWalk(0, 5))
+    with pytest.raises(PenstockError, match="buckets=1"):
+        lookup_join(frame, table, on="item", key="id", budget=40, policy=walk, buckets=2)
+    joined = lookup_join(frame, table, on="item", key="id", budget=40, policy=walk, buckets=1)
+    assert rows_of(joined.toPandas()) == wanted(events(0, 200), "left")
 
 
 def test_what_is_refused(spark: Any, table: tuple[str, str]) -> None:

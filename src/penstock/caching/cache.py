@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from penstock.budget import Tuples, budget_of
-from penstock.errors import BudgetError, PenstockError, SnapshotError, UnknownPolicyError, hint
+from penstock.errors import (
+    BudgetError,
+    PenstockError,
+    PolicyOptionError,
+    SnapshotError,
+    UnknownPolicyError,
+    hint,
+)
 from penstock.kernels.cache import (
     CAPACITY,
     EVICTED,
@@ -43,6 +51,7 @@ class Cache:
     `penstock.policies.caching_names()`. `requests` is the whole trace for policies that need it (`lfd`).
     With `limit`, the entries together take at most so many bytes, and each request comes with the size of
     its entry; key counts may take `count_bytes`. With `costs`, each comes with what a miss of it costs.
+    Where keys stand for other values, `number` finds the key of a value of a model's (`heeb`).
 
     >>> from penstock.caching import Cache
     >>> cache = Cache("lru", budget=2)
@@ -63,6 +72,7 @@ class Cache:
         limit: int | None = None,
         count_bytes: int | None = None,
         costs: bool = False,
+        number: Callable[[Any], int | None] | None = None,
     ) -> None:
         self.policy = caching_policy(policy)
         self.capacity = entries_of(budget)
@@ -73,15 +83,18 @@ class Cache:
             raise UnknownPolicyError(
                 f"{self.policy.name} does not weigh costs{hint(self.policy.name, weighing_names())}"
             )
-        self._state = self.policy.build_cache(CacheSetting(self.capacity, trace, count_bytes, costs))
+        self._state = self.policy.build_cache(CacheSetting(self.capacity, trace, count_bytes, costs, number))
         self._trace = len(trace) if self.policy.needs_future and trace is not None else None
         self._cache = new_cache(self.capacity, int(seed))
         self._room = None if limit is None else new_room(self.capacity, limit)
         self._costs = costs
         self.seconds = 0.0
 
-    def request(self, keys: Any, sizes: Any = None, costs: Any = None) -> Answers:
+    def request(self, keys: Any, sizes: Any = None, costs: Any = None, values: Any = None) -> Answers:
         """Answer a batch of requests in their order.
+
+        `values` are the numbers that keys stand for, NaN where they stand for something else; by default
+        the keys themselves. `heeb` goes by them.
 
         >>> from penstock.caching import Cache
         >>> cache = Cache("fifo", budget=9, limit=100)
@@ -96,15 +109,32 @@ class Cache:
         out = Answers(np.zeros(len(keys), np.uint8), np.zeros(len(keys), np.int32))
         weights = np.zeros(len(keys), np.int64) if self._room is None else _one_each("sizes", sizes, keys)
         prices = _one_each("costs", costs, keys, np.float64) if self._costs else None
+        numbers = self._numbers(keys, values) if self.policy.reads_values else None
         for start in range(0, len(keys), CHUNK):
             part = slice(start, start + CHUNK)
             self._state = self.policy.reserve(self._state, len(keys[part]))
+            if numbers is not None:
+                self._state = self._state.valued(numbers[part])
             if prices is not None:
                 self._state = self._state.priced(prices[part])
             began = clock.perf_counter()
             self._answer(keys[part], weights[part], Answers(*(array[part] for array in out)))
             self.seconds += clock.perf_counter() - began
+        if numbers is not None:
+            self._state = self._state.valued(numbers[:0])
         return out
+
+    def _numbers(self, keys: np.ndarray, values: Any) -> np.ndarray:
+        """What the keys stand for."""
+        found = keys.astype(np.float64) if values is None else np.ascontiguousarray(values, np.float64)
+        if found.shape != keys.shape:
+            raise PenstockError(f"values must be {len(keys):,} numbers, one per request.")
+        if self.policy.needs_whole_stream and len(found) and np.isnan(found).any():
+            raise PolicyOptionError(
+                f"{self.policy.name}: the model is one of numbers, but there are keys that are not numbers. "
+                "Use Stationary, or no model."
+            )
+        return found
 
     def _answer(self, keys: np.ndarray, sizes: np.ndarray, out: Answers) -> None:
         if self._room is None:

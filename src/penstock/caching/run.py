@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.caching.cache import Cache
-from penstock.columns import codes_of
+from penstock.columns import codes_of, labels_of
 from penstock.errors import ColumnError
 from penstock.policies import Policy
 
@@ -50,27 +50,79 @@ def replay(requests: Any, policy: str | Policy, budget: Any, *, seed: int = 0) -
     `requests` is a sequence of keys of any type: an array, a list, a pandas or Arrow column. A request is a
     hit if its key is in memory; a missed key enters, in a full cache at the expense of another. Among equals
     the least recently used goes. `lfu` counts hits while an entry is cached; `prob` counts requests for ever
-    and may refuse a newcomer; `lfd` looks ahead and always admits, `lfd:bypass=true` may refuse and is the
-    optimum.
+    and may refuse a newcomer, as `heeb` may, which goes by a model of the requests; `lfd` looks ahead and
+    always admits, `lfd:bypass=true` may refuse and is the optimum.
 
     >>> from penstock.caching import replay
     >>> trace = [1, 2, 3, 1, 2, 3, 1, 2, 3]
     >>> {policy: replay(trace, policy, budget=2).hits for policy in ("lru", "lfd", "lfd:bypass=true")}
     {'lru': 0, 'lfd': 3, 'lfd:bypass=true': 4}
     """
-    keys, nulls = request_codes(requests)
-    cache = Cache(policy, budget, requests=keys, seed=seed).warm()
-    found = cache.request(keys)
+    given = requests_of(requests)
+    cache = Cache(policy, budget, requests=given.codes, seed=seed, number=given.number).warm()
+    found = cache.request(given.codes, values=given.values)
     return CacheRun(
-        requests=len(keys),
+        requests=len(given.codes),
         hits=cache.hits,
         evicted=cache.evicted,
         refused=cache.refused,
-        nulls=nulls,
+        nulls=given.nulls,
         seconds=cache.seconds,
         hit=found.hit.astype(bool),
         slot=found.slot,
     )
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests by the codes of their keys, with the numbers that the keys stand for.
+
+    >>> from penstock.caching.run import requests_of
+    >>> given = requests_of([2.5, None, 0.5, 2.5])
+    >>> given.codes.tolist(), given.values.tolist(), given.nulls, given.number(0.5)
+    ([0, 1, 0], [2.5, 0.5, 2.5], 1, 1)
+    """
+
+    codes: np.ndarray
+    nulls: int  # requests without a key, which are left out
+    values: np.ndarray | None = None  # NaN for keys that are not numbers; `None`: a code is its value
+    known: dict[Any, int] | None = None  # the code of each key
+
+    def number(self, value: Any) -> int | None:
+        """The code of a key, `None` if nobody asks for it."""
+        if self.known is None:
+            whole = isinstance(value, int | float) and float(value).is_integer()
+            return int(value) if whole else None
+        return self.known.get(value)
+
+
+def requests_of(requests: Any) -> Requests:
+    """Requests as codes: from an array, a list, a column, or a table of several key columns.
+
+    >>> from penstock.caching.run import requests_of
+    >>> requests_of(["b", "a", "b"]).codes.tolist()
+    [0, 1, 0]
+    """
+    if isinstance(requests, np.ndarray) and requests.ndim == 1 and requests.dtype.kind == "i":
+        return Requests(np.ascontiguousarray(requests, np.int64), 0)
+    try:
+        given = requests.to_pandas() if hasattr(requests, "to_pandas") else requests
+        columns = (
+            [given[name].reset_index(drop=True) for name in given.columns]
+            if isinstance(given, pd.DataFrame)
+            else [pd.Series(given).reset_index(drop=True).rename("requests")]
+        )
+    except (TypeError, ValueError) as error:
+        raise ColumnError(f"Requests are a sequence of keys; {type(requests).__name__} was given.") from error
+    if not columns:
+        raise ColumnError("Requests are a sequence of keys; a table without columns was given.")
+    (codes,), count = codes_of([columns], ["request"])
+    labels = labels_of([columns], [codes], count)
+    kept = codes[codes >= 0]
+    numeric = labels.dtype.kind in "if"
+    values = labels.astype(np.float64)[kept] if numeric else np.full(len(kept), np.nan)
+    known = {label: code for code, label in enumerate(labels.tolist())} if len(columns) == 1 else {}
+    return Requests(kept, int(np.count_nonzero(codes < 0)), values, known)
 
 
 def request_codes(requests: Any) -> tuple[np.ndarray, int]:
@@ -81,11 +133,5 @@ def request_codes(requests: Any) -> tuple[np.ndarray, int]:
     >>> codes.tolist(), nulls
     ([0, 1, 0], 1)
     """
-    if isinstance(requests, np.ndarray) and requests.ndim == 1 and requests.dtype.kind == "i":
-        return np.ascontiguousarray(requests, np.int64), 0
-    try:
-        column = pd.Series(requests.to_pandas() if hasattr(requests, "to_pandas") else requests)
-    except (TypeError, ValueError) as error:
-        raise ColumnError(f"Requests are a sequence of keys; {type(requests).__name__} was given.") from error
-    (codes,), _ = codes_of([[column.reset_index(drop=True).rename("requests")]], ["request"])
-    return codes[codes >= 0], int(np.count_nonzero(codes < 0))
+    given = requests_of(requests)
+    return given.codes, given.nulls

@@ -64,20 +64,19 @@ def plan_lookup(
         console(stderr=to_stdout).print(f"[dim]Written: {escape(', '.join(written))}[/]")
 
 
-def _requests(table: pd.DataFrame, names: list[str]) -> pd.Series:
-    """The key of each row as one column of numbers; rows without a key are left out."""
-    import pandas as pd
-
-    from penstock.columns import codes_of, column
+def _requests(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """The key columns; rows without a key are left out."""
+    from penstock.columns import column
     from penstock.errors import ColumnError
 
     if not names:
         raise ColumnError("--key names no column.")
-    (codes,), _ = codes_of([[column(table, name, "requesting") for name in names]], ["requesting"])
-    return pd.Series(codes[codes >= 0])
+    for name in names:
+        column(table, name, "requesting")
+    return table[list(dict.fromkeys(names))].dropna()
 
 
-def _sizes(texts: list[str], requests: pd.Series) -> list[int]:
+def _sizes(texts: list[str], requests: pd.DataFrame) -> list[int]:
     """Numbers of entries; a share is one of the distinct keys."""
     from penstock.budget import Fraction, Tuples
     from penstock.errors import BudgetError
@@ -86,7 +85,7 @@ def _sizes(texts: list[str], requests: pd.Series) -> list[int]:
     for text in texts:
         budget = budget_of_text(text)
         if isinstance(budget, Fraction):
-            budget = Tuples(max(1, round(budget.share * requests.nunique())))
+            budget = Tuples(max(1, round(budget.share * len(requests.drop_duplicates()))))
         if not isinstance(budget, Tuples):
             raise BudgetError(f"A size is a number of entries or a share such as 1%; {text!r} was given.")
         found.append(budget.n)

@@ -90,6 +90,7 @@ class WindowJoin:
                 raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
         if not self.policy.joins:
             raise UnknownPolicyError(f"{self.policy.name} is for caches, not for joins{hint('', names())}")
+        self.policy.check_joins()
         if self.allocation == "unified" and not self.policy.unified:
             raise UnknownPolicyError(
                 f"{self.policy.name} cannot manage one pool for both streams; use allocation='equal' or "

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.jit import jit, rare
+from penstock.kernels.normal import cell
+from penstock.kernels.season import distance_from_mean, near_sum
 
 # Kinds of models.
 NONE = 0  # nothing is known: H is 0
@@ -24,6 +26,7 @@ TREND = 3
 WALK = 4
 AUTO = 5  # AR(1)
 KNOWN = 6  # an explicit sequence: `at` is an index into `starts`
+SEASON = 7  # AR(1) around a mean that repeats: `noise` has the means of the period
 
 # Whole numbers of a model.
 LOW = 0  # the smallest noise or step
@@ -38,16 +41,18 @@ MIXED = 8  # steps after which AR(1) has forgotten where it was
 GRID = 9  # points a side of the surface of AR(1); 0: none
 PLACES = 10
 EXPONENTIAL = 11  # 1: weights are exp(-d / alpha)
-INTS = 12
+SUBS = 12  # entries of the table of a cache's trend per whole number
+INTS = 13
 
 # Other numbers of a model.
 A = 0  # slope of a trend, drift of a walk, phi
 B = 1  # intercept of a trend, long-run mean of AR(1)
-SD = 2  # of the steps of a walk; in the long run, of AR(1)
+SD = 2  # of the steps of a walk; in the long run, of AR(1) and around a season
 STEP = 3  # values are multiples of it
 ALPHA = 4
 FROM = 5  # where the surface of AR(1) begins
 SPACING = 6
+LEVEL = 7  # over how many values the mean of AR(1) follows the stream in a cache; 0: it stays
 NUMBERS = 8
 
 
@@ -108,14 +113,6 @@ def sum_weights(outlook, r, exponential):
 
 
 @jit
-def cell(offset, sd):
-    """The probability that a normal variable rounds to a whole number at this offset from its mean."""
-    far = abs(offset)
-    root = sd * math.sqrt(2.0)
-    return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
-
-
-@jit
 def fill_noise(outlook, r, mean, sd):
     """The noise is normal, rounded, and cut off where it is negligible or the room ends."""
     room = outlook.noise.shape[1]
@@ -144,7 +141,7 @@ def build(outlook, r):
     if kind == TREND:
         _build_trend(outlook, r)
     elif kind == WALK:
-        _build_walk(outlook, r)
+        build_walk(outlook, r)
     elif kind == AUTO:
         _build_surface(outlook, r)
 
@@ -196,7 +193,7 @@ def walk_width(drift, sd, reach):
 
 
 @rare
-def _build_walk(outlook, r):
+def build_walk(outlook, r):
     ints = outlook.ints[r]
     reach = ints[REACH]
     first, width = walk_width(outlook.par[r, A], outlook.par[r, SD], reach)
@@ -302,7 +299,7 @@ def _cubic(p0, p1, p2, p3, x):
 
 
 @jit
-def _surface(outlook, r, value, last):
+def surface(outlook, r, value, last):
     """Bicubic interpolation on the surface; -1 outside."""
     par, grid = outlook.par[r], outlook.ints[r, GRID]
     u, v = (value - par[FROM]) / par[SPACING], (last - par[FROM]) / par[SPACING]
@@ -389,6 +386,10 @@ def added_up(outlook, r, at, time, last, left):
         return chance(outlook, r, at, time) * outlook.total[r, left]
     if kind == AUTO:
         return _auto(outlook, r, np.float64(at), np.float64(last), left)
+    if kind == SEASON:
+        means, par = outlook.noise[r, : ints[WIDTH]], outlook.par[r]
+        away = distance_from_mean(means, np.float64(last), time)
+        return near_sum(means, par[A], par[SD], outlook.weight[r], np.float64(at), away, time, left)
     found = 0.0
     if kind == TREND:
         for d in range(1, min(left, last_step(outlook, r, at, time)) + 1):
@@ -455,7 +456,7 @@ def looked_up(outlook, r, at, time, last, left):
             return outlook.table[r, c] * (outlook.total[r, min(left, reach)] / outlook.total[r, reach])
         return outlook.deep[r, (left - 1) * width + c]
     elif kind == AUTO and ints[GRID] > 0 and left >= min(reach, ints[MIXED]):
-        found = _surface(outlook, r, np.float64(at), np.float64(last))
+        found = surface(outlook, r, np.float64(at), np.float64(last))
         if found >= 0.0:
             if left < reach:
                 rest = outlook.total[r, reach] - outlook.total[r, left]

@@ -31,6 +31,11 @@ class Keys:
     checks: np.ndarray
 
     @property
+    def values(self) -> np.ndarray:
+        """The numbers that keys are, NaN for those that are none."""
+        return np.array([_number(key) for key in self.keys], np.float64)
+
+    @property
     def count(self) -> int:
         """How many distinct keys there are."""
         return len(self.keys)
@@ -53,12 +58,30 @@ def keys_of(table: Any, names: tuple[str, ...]) -> Keys:
     keys = list(zip(*parts, strict=True)) if count else []
     ids, checks = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for i, key in enumerate(keys):
-        if len(key) == 1 and type(key[0]) is int and -(2**63) <= key[0] < 2**63:
-            ids[i] = key[0]
-        else:
-            digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-            ids[i], checks[i] = _HALVES.unpack(digest)
+        ids[i], checks[i] = _id_and_check(key)
     return Keys(code, keys, ids, checks)
+
+
+def id_of(value: Any) -> int:
+    """By which a cache knows a key of one part.
+
+    >>> from penstock.lookup.keys import id_of
+    >>> id_of(7), id_of(7.0), id_of("7") == id_of("7")
+    (7, 7, True)
+    """
+    return _id_and_check((_of_python(value),))[0]
+
+
+def _id_and_check(key: Key) -> tuple[int, int]:
+    if len(key) == 1 and type(key[0]) is int and -(2**63) <= key[0] < 2**63:
+        return key[0], 0
+    first, second = _HALVES.unpack(hashlib.blake2b(repr(key).encode(), digest_size=16).digest())
+    return first, second
+
+
+def _number(key: Key) -> float:
+    plain = len(key) == 1 and isinstance(key[0], int | float) and not isinstance(key[0], bool)
+    return float(key[0]) if plain else np.nan
 
 
 def _plain(series: pd.Series) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from penstock.caching.cache import Cache, caching_policy, entries_of
-from penstock.caching.run import request_codes
+from penstock.caching.run import requests_of
 from penstock.errors import PenstockError
 from penstock.policies import caching_names
 
@@ -85,7 +85,7 @@ def plan_lookup(
     seed: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> LookupPlan:
-    """Replay a trace of requests, a sequence of keys, through caches of several sizes.
+    """Replay a trace of requests, a sequence of keys or a table of key columns, through several caches.
 
     With a target, the smallest size by which an online policy reaches that hit rate is searched for among
     all sizes; policies that know the future show what is possible and do not count.
@@ -97,9 +97,9 @@ def plan_lookup(
     >>> plan.answer.policy, plan.answer.size
     ('lru', 3)
     """
-    codes, _ = request_codes(requests)
-    codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
-    keys = int(codes.max(initial=-1)) + 1
+    given = requests_of(requests)
+    codes = given.codes
+    keys = len(np.unique(codes))
     if target is not None and not (isinstance(target, int | float) and 0 < target <= 1):
         raise PenstockError(f"target={target!r} is not a hit rate; give one above 0 and up to 1.")
     if sizes is None:
@@ -111,8 +111,8 @@ def plan_lookup(
     specs = {name: caching_policy(name) for name in names}
 
     def replayed(name: str, size: int) -> LookupRow:
-        cache = Cache(specs[name], size, requests=codes, seed=seed)
-        cache.request(codes)
+        cache = Cache(specs[name], size, requests=codes, seed=seed, number=given.number)
+        cache.request(codes, values=given.values)
         return LookupRow(name, size, cache.hits, len(codes), specs[name].needs_future)
 
     rows: list[LookupRow] = []

@@ -19,10 +19,10 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.caching.cache import Cache
 from penstock.columns import Table
-from penstock.errors import BudgetError, MissingKeyError, PenstockError, SnapshotError
+from penstock.errors import BudgetError, ColumnError, MissingKeyError, PenstockError, SnapshotError
 from penstock.joins.snapshot import pack, unpack
 from penstock.kernels.cache import Cache as Entries
-from penstock.lookup.keys import Keys, keys_of
+from penstock.lookup.keys import Keys, id_of, keys_of
 from penstock.lookup.source import Fetched
 from penstock.lookup.stats import LookupStats
 from penstock.payload import row_bytes, to_arrow
@@ -91,6 +91,7 @@ class LookupState:
             stale = (slot > 0) & (now - self._since[slot] > self.spec.ttl)
         at_hand = (slot > 0) & ~stale & (self._place[slot] != UNLOADED)
         wanted = np.flatnonzero(~at_hand)
+        self._refuse_values(keys)
         fetched = self._fetch(keys, wanted)
         rows, first = self._with(fetched)
         place = np.where(at_hand, self._place[slot], ABSENT)
@@ -151,6 +152,13 @@ class LookupState:
             return fetched.rows, 0
         return pa.concat_tables([self._rows, fetched.rows], promote_options="permissive"), self._rows.num_rows
 
+    def _refuse_values(self, keys: Keys) -> None:
+        if self.spec.policy.needs_whole_stream and np.isnan(keys.values).any():
+            raise ColumnError(
+                f"{self.spec.policy.name}: the model is one of numbers, but there are keys that are not "
+                "numbers. Use Stationary, or no model."
+            )
+
     def _refuse_missing(self, keys: Keys, place: np.ndarray) -> None:
         if self.spec.missing != "error":
             return
@@ -183,7 +191,12 @@ class LookupState:
         asked = code[~aside[code]]
         self._told.misses += len(code) - len(asked)
         sizes = self._sizes(keys, place)[asked] if isinstance(self.spec.budget, Bytes) else None
-        found = self._cache.request(keys.ids[asked], sizes, None if costs is None else costs[asked])
+        found = self._cache.request(
+            keys.ids[asked],
+            sizes,
+            None if costs is None else costs[asked],
+            keys.values[asked] if self.spec.policy.reads_values else None,
+        )
         slots, last = np.unique(found.slot[::-1], return_index=True)
         holds = asked[len(asked) - 1 - last]  # the last request that used a slot is for the key it has now
         slots, holds = slots[slots > 0], holds[slots > 0]
@@ -305,6 +318,7 @@ class LookupState:
 def _cache_of(spec: LookupCache, requests: Any) -> Cache:
     """The cache of a budget in entries or in bytes."""
     options: dict[str, Any] = {"requests": requests, "seed": spec.seed, "costs": spec.cost is not None}
+    options["number"] = id_of
     if spec.policy.needs_future and requests is None:
         raise PenstockError(
             f"{spec.policy.name} needs all requests before the first: use run(), or another policy."

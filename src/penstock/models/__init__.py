@@ -19,6 +19,7 @@ from penstock.models.ecb import (
     step_benefits,
 )
 from penstock.models.noise import BoundedNormal, BoundedUniform, Noise, Pmf
+from penstock.models.seasonal import Seasonal
 from penstock.models.sequence import Sequence
 from penstock.models.stationary import Empirical, Stationary
 from penstock.models.survival import OwnSurvival, Survival, alpha_for, survival_of
@@ -39,6 +40,7 @@ __all__ = [
     "Past",
     "Pmf",
     "RandomWalk",
+    "Seasonal",
     "Sequence",
     "Stationary",
     "Survival",

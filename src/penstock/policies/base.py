@@ -7,6 +7,7 @@ which kernels to run (see `penstock.kernels.hooks`). Operators know policies onl
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,6 +60,14 @@ class CacheSetting:
     requests: np.ndarray | None = None  # the keys of the whole trace, for policies that may look ahead
     count_bytes: int | None = None  # under a byte budget: what key counts may take
     costs: bool = False  # what a miss costs is told with every request
+    number: Callable[[Any], int | None] | None = None  # the key of a value that is no whole number
+
+    def key_of(self, value: Any) -> int | None:
+        """The whole number by which the cache knows a value of its model; `None` if it will never come."""
+        if self.number is not None:
+            return self.number(value)
+        whole = is_number(value) and float(value).is_integer()
+        return int(value) if whole else None
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,9 @@ class Policy:
     def bytes_beyond(self, state: Any) -> int:
         """Bytes of the state that the budget does not count (exact key counts under a tuple budget)."""
         return 0
+
+    def check_joins(self) -> None:
+        """Refuse parameters with which it can run a cache only."""
 
     def require(self, condition: bool, option: str, allowed: str) -> None:
         """Refuse a parameter value that is out of range."""

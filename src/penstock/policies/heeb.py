@@ -36,15 +36,17 @@ from penstock.models import (
     Model,
     ModelError,
     RandomWalk,
+    Seasonal,
     Sequence,
     Stationary,
     Survival,
     alpha_for,
     survival_of,
 )
-from penstock.models.survival import LEFT_OUT
+from penstock.models.survival import KINDS, LEFT_OUT
 from penstock.policies import heeb_hooks  # noqa: F401 (registers what is done)
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.heeb_cache import HeebCache, new_heeb_cache
 from penstock.policies.heeb_state import (
     ALL,
     ANCHOR,
@@ -52,7 +54,6 @@ from penstock.policies.heeb_state import (
     COMMON_ALPHA,
     COUNTERS,
     DIRECT,
-    JOINING,
     LEARNING,
     LEARNT_LEFT_OUT,
     MOMENTS,
@@ -79,14 +80,18 @@ from penstock.policies.heeb_state import (
 class Heeb(Policy):
     """Evict the tuple with the lowest `H_x`: expected matches, each weighed by the chance to live to see it.
 
+    In a cache, where a tuple that went can be fetched again, only its next request counts (section 5.1).
+
     Parameters
     ----------
     left, right
         The models of the streams; a left tuple is scored by that of the right stream. `None` fits one of
         the usual models to the first arrivals and again as the stream moves.
+    model
+        Of both streams, or of the requests of a cache.
     alpha
         Of the survival `exp`: a number of steps, or `"auto"` to follow the average lifetime of tuples in
-        memory as it is observed (up to 512 steps).
+        memory as it is observed; in a cache, the number of its entries (both up to 512 steps).
     lifetime
         An average lifetime to take alpha from, instead of `alpha`.
     L
@@ -121,6 +126,7 @@ class Heeb(Policy):
     L: Any = "exp"
     steps: int | None = None
     way: str = "auto"
+    model: Model | None = None
 
     name: ClassVar[str] = "heeb"
     summary: ClassVar[str] = "the lowest expected benefit under a model of the other stream goes"
@@ -130,15 +136,21 @@ class Heeb(Policy):
     counts_keys: ClassVar[bool] = True
     many: ClassVar[bool] = False
     reads_values: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if self.model is not None:
+            alone = self.left in (None, self.model) and self.right in (None, self.model)
+            self.require(alone, "model", "left out where left and right are given")
+            object.__setattr__(self, "left", self.model)
+            object.__setattr__(self, "right", self.model)
         for side in ("left", "right"):
             model = getattr(self, side)
-            known = (Stationary, LinearTrend, RandomWalk, AR1, Sequence)
+            known = (Stationary, LinearTrend, RandomWalk, AR1, Seasonal, Sequence)
             self.require(
                 model is None or isinstance(model, known),
                 side,
-                "a Stationary, Empirical, LinearTrend, RandomWalk, AR1 or Sequence of models, or None",
+                "a Stationary, Empirical, LinearTrend, RandomWalk, AR1, Seasonal or Sequence, or None",
             )
         if isinstance(self.alpha, str):
             self.require(self.alpha == "auto", "alpha", "a number above 0, or 'auto'")
@@ -149,29 +161,29 @@ class Heeb(Policy):
             self.require(fine, "lifetime", "an average number of steps above 1, up to 20,000")
             self.require(self.alpha == "auto", "alpha", "left out where a lifetime is given")
         if isinstance(self.L, str):
-            if self.L in ("inf", "inv"):
-                raise PolicyOptionError(
-                    f"{self.name}: L={self.L!r} is for caching; in a join benefits would grow without end. "
-                    "Use 'exp' or 'fixed'."
-                )
-            if self.L not in JOINING:
-                raise PolicyOptionError(f"{self.name}: L={self.L!r} is not known{hint(self.L, JOINING)}")
+            if self.L not in KINDS:
+                raise PolicyOptionError(f"{self.name}: L={self.L!r} is not known{hint(self.L, KINDS)}")
             fine = self.steps is None or (is_number(self.steps) and 1 <= self.steps <= 1 << 18)
-            self.require(fine and (self.L == "exp" or self.steps is not None), "steps", "a number from 1 up")
+            fine = fine and (self.L != "fixed" or self.steps is not None)
+            self.require(fine, "steps", "a number from 1 up")
         else:
             try:
                 object.__setattr__(self, "L", survival_of(self.L))
             except ModelError as error:
                 raise PolicyOptionError(f"{self.name}: {error}") from error
-            if not self.L.converges:
-                raise PolicyOptionError(
-                    f"{self.name}: L={self.L.kind!r} is for caching; in a join benefits would grow without "
-                    "end. Use 'exp' or 'fixed'."
-                )
         if self.way not in WAYS:
             raise PolicyOptionError(f"{self.name}: way={self.way!r} is not known{hint(self.way, WAYS)}")
         if self.way in ("time", "value"):
             self._check_way()
+
+    def check_joins(self) -> None:
+        """`inf` and `inv` do not fade: of a join they make an endless sum."""
+        kind = self.L if isinstance(self.L, str) else getattr(self.L, "kind", "exp")
+        if kind in ("inf", "inv"):
+            raise PolicyOptionError(
+                f"{self.name}: L={kind!r} is for caching; in a join benefits would grow without end. "
+                "Use 'exp' or 'fixed'."
+            )
 
     def _check_way(self) -> None:
         """Carrying a benefit on from step to step, or from value to value, needs `exp` and a trend."""
@@ -244,6 +256,19 @@ class Heeb(Policy):
             values=values,
             buckets=np.zeros((2, 1, COLUMNS)),
         )
+
+    def build_cache(self, setting: CacheSetting) -> HeebCache:
+        """The model of the requests as tables, and no entries."""
+        if self.way in ("time", "value"):
+            raise PolicyOptionError(f"{self.name}: way={self.way!r} is for joins; a cache has others.")
+        if self.left is not None and self.right is not None and self.model is None:
+            raise PolicyOptionError(f"{self.name}: a cache has one stream of requests; give model=.")
+        survival = None
+        if not self._observes:
+            alpha = alpha_for(self.lifetime) if self.lifetime is not None else self.alpha
+            survival = survival_of(self.L, None if alpha == "auto" else float(alpha), self.steps)
+        model = self.left if self.left is not None else self.right
+        return new_heeb_cache(setting, model, survival, self.name, self.way == "direct")
 
     def _alphas(self, setting: Setting, stretch: tuple[float, float]) -> tuple[list[float], int]:
         """The alpha of each stream in its own steps, and how many weights are needed."""

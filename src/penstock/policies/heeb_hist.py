@@ -11,8 +11,9 @@ from penstock.errors import PolicyOptionError, hint
 from penstock.kernels.benefit import FOUND, NONE, TREND, WALK
 from penstock.kernels.layout import Store
 from penstock.kernels.offsets import COLUMNS, SEEN
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.heeb import Heeb
+from penstock.policies.heeb_cache import HeebCache, new_heeb_cache
 from penstock.policies.heeb_state import BUCKETS, FADING, FITTED, FORM, HeebState
 
 FORMS = {"auto": NONE, "trend": TREND, "walk": WALK, "stationary": FOUND}
@@ -60,6 +61,7 @@ class HeebHist(Policy):
     counts_keys: ClassVar[bool] = True
     many: ClassVar[bool] = False
     reads_values: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -75,6 +77,18 @@ class HeebHist(Policy):
         state.counters[FORM] = FORMS[self.form]
         state.moments[FADING] = self.decay
         return state._replace(buckets=np.zeros((2, int(self.buckets), COLUMNS)))
+
+    def build_cache(self, setting: CacheSetting) -> HeebCache:
+        """No entries, and an empty histogram."""
+        return new_heeb_cache(
+            setting,
+            None,
+            None,
+            self.name,
+            buckets=int(self.buckets),
+            form=FORMS[self.form],
+            decay=float(self.decay),
+        )
 
     def check(self, state: Any, store: Store) -> None:
         """Those of `heeb`, and buckets in order."""

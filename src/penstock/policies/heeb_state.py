@@ -12,8 +12,10 @@ from penstock.kernels.benefit import (
     AUTO,
     KNOWN,
     LOW,
+    MIXED,
     PLACES,
     SD,
+    SEASON,
     SLOPE,
     STATIC,
     STEP,
@@ -33,13 +35,13 @@ from penstock.models import (
     LinearTrend,
     Model,
     RandomWalk,
+    Seasonal,
     Sequence,
     Stationary,
 )
 from penstock.policies.base import Setting
 
 WAYS = ("auto", "direct", "time", "value", "table")
-JOINING = ("exp", "fixed")
 
 MOST_DEEP = 1 << 21  # entries of a table with a row per step left
 MOST_TABLE = 1 << 20
@@ -142,6 +144,8 @@ class Sizes:
             self.width = max(self.width, len(steps))
             if way in ("auto", "table"):
                 self._tables(walk_width(model.drift / model.step, _sd(model), self.reach)[1])
+        elif isinstance(model, Seasonal):
+            self.width = max(self.width, model.period)
         elif isinstance(model, AR1) and way in ("auto", "table"):
             self.table = max(self.table, GRID_POINTS**2)
 
@@ -185,7 +189,7 @@ def values_of(setting: Setting) -> tuple[np.ndarray, bool]:
     return np.ascontiguousarray(labels, np.float64), True
 
 
-def encode(outlook: Outlook, r: int, model: Model | None, setting: Setting) -> int:
+def encode(outlook: Outlook, r: int, model: Model | None, setting: Setting | None) -> int:
     """Write a model into the tables; the value, in steps, that it starts from."""
     ints, par = outlook.ints[r], outlook.par[r]
     par[STEP] = 1.0
@@ -224,13 +228,20 @@ def encode(outlook: Outlook, r: int, model: Model | None, setting: Setting) -> i
         par[[A, B, SD]] = model.phi, model.mean / model.step, model.spread / model.step
         par[STEP] = model.step
         return round(model.mean / model.step)
+    elif isinstance(model, Seasonal):
+        outlook.kind[r] = SEASON
+        outlook.noise[r, : model.period] = np.array(model.means) / model.step
+        ints[WIDTH] = model.period
+        ints[MIXED] = max(1, math.ceil(-34.0 / math.log(abs(model.phi))))
+        par[[A, SD, STEP]] = model.phi, model.spread / model.step, model.step
+        return round(model.means[0] / model.step)
     return 0
 
 
-def _numbered(model: Stationary, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+def _numbered(model: Stationary, setting: Setting | None) -> tuple[np.ndarray, np.ndarray]:
     """The values of a distribution as numbers, in order; keys that are not numbers as their codes."""
     known: Any = model.values
-    if setting.labels is not None and setting.labels.dtype.kind not in "iuf":
+    if setting is not None and setting.labels is not None and setting.labels.dtype.kind not in "iuf":
         codes = {label: code for code, label in enumerate(setting.labels.tolist())}
         pairs = [(float(codes[v]), p) for v, p in zip(known, model.probabilities, strict=True) if v in codes]
     else:

@@ -101,6 +101,11 @@ def lookup_join(
             f"on={on!r} and key={key!r} must have as many columns; they are compared one by one."
         )
     count = bucket_count(buckets, whole.budget, session.partitions(stream.sparkSession))
+    if whole.policy.needs_whole_stream and count > 1:
+        raise PenstockError(
+            f"{whole.policy.name}: its model goes by the last value of the whole stream, but with "
+            f"{count} buckets each sees a part of it. Use buckets=1."
+        )
     lookup = LookupCache(
         table,
         key=whole.key,
