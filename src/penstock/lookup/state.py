@@ -318,7 +318,7 @@ class LookupState:
 def _cache_of(spec: LookupCache, requests: Any) -> Cache:
     """The cache of a budget in entries or in bytes."""
     options: dict[str, Any] = {"requests": requests, "seed": spec.seed, "costs": spec.cost is not None}
-    options["number"] = id_of
+    options["number"] = lambda value: np.int64(id_of(value))
     if spec.policy.needs_future and requests is None:
         raise PenstockError(
             f"{spec.policy.name} needs all requests before the first: use run(), or another policy."
