@@ -19,6 +19,7 @@ import pandas as pd
 import psutil
 
 ROOT = Path(__file__).parents[2]
+STARVED = b"Timed out while waiting for the Python worker to connect back"
 START = pd.Timestamp("2024-01-01", tz="UTC")
 
 
@@ -74,6 +75,7 @@ class Program:
 
     def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
         self.log = log
+        self.begin = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 command,
@@ -99,6 +101,12 @@ class Program:
         text = self.log.read_text(errors="replace")
         errors = [line[:500] for line in text.splitlines() if "Error" in line or "Exception" in line]
         return "\n".join([*errors[-40:], "...", text[-6_000:]])
+
+    def starved(self) -> bool:
+        """Whether it gave up because a Python worker did not start within the ten seconds that Spark gives."""
+        with self.log.open("rb") as log:
+            log.seek(self.begin)
+            return self.poll() == 1 and STARVED in log.read()
 
     def tree(self) -> list[psutil.Process]:
         """Itself and its descendants."""
