@@ -103,7 +103,7 @@ class Program:
         return "\n".join([*errors[-40:], "...", text[-6_000:]])
 
     def starved(self) -> bool:
-        """Whether it gave up because a Python worker did not start within the ten seconds that Spark gives."""
+        """Whether it gave up because a Python worker took longer to start than Spark allows."""
         with self.log.open("rb") as log:
             log.seek(self.begin)
             return self.poll() == 1 and STARVED in log.read()
