@@ -45,7 +45,7 @@ from penstock.kernels.layout import (
 )
 from penstock.kernels.many import take_key_row, victim
 from penstock.kernels.many_index import COUNTING, HEEDING
-from penstock.kernels.programs import Columns, Conditions, passes
+from penstock.kernels.programs import passes
 from penstock.kernels.queue import file_again, file_newcomer, front, new_queue
 from penstock.kernels.stream import Expiry
 
@@ -164,7 +164,9 @@ def new_expiry(tuples: int) -> Expiry:
 
 
 @jit
-def drive_linked(policy, store, index, expiry, scheme, conditions, columns, scratch, arrivals, closes, out, start):
+def drive_linked(
+    policy, store, index, expiry, scheme, conditions, columns, scratch, arrivals, closes, out, start
+):
     """Process arrivals from `start`; the first one not processed, if some room was too small for it."""
     return _drive(
         borrow(policy),

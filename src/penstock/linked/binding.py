@@ -112,7 +112,10 @@ def _operand(operand: Operand, plan: Plan, triples: Triples, mask: np.ndarray, t
         return column.full(len(rows))
     count = len(triples)
     whole = Column(
-        np.full(count, ERROR, np.int8), np.zeros(count), np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+        np.full(count, ERROR, np.int8),
+        np.zeros(count),
+        np.full(count, -1, np.int64),
+        np.full(count, -1, np.int64),
     )
     for target, part in zip(whole, column.full(len(rows)), strict=True):
         target[rows] = part

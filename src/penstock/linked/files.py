@@ -52,6 +52,12 @@ def read_triples(path: Path, timed: bool = True) -> pa.Table:
     raise TermError(f"'{path}' is not a file that can be read; allowed are .nt, .nq, .csv and .parquet.")
 
 
+def read_background(names: tuple[str, ...]) -> list[pa.Table]:
+    """The files of a query's FROM clauses, triples without times."""
+    paths = [Path(name.removeprefix("file://").removeprefix("file:")) for name in names]
+    return [read_triples(path, timed=False) for path in paths]
+
+
 def _parsed_times(table: pa.Table) -> pa.Table:
     """Times in texts of a CSV file as timestamps."""
     for name in ("start", "end"):

@@ -154,7 +154,9 @@ class Item:
     name: str
 
     def __str__(self) -> str:
-        return f"?{self.name}" if self.expression == Var(self.name) else f"({self.expression} AS ?{self.name})"
+        return (
+            f"?{self.name}" if self.expression == Var(self.name) else f"({self.expression} AS ?{self.name})"
+        )
 
 
 @dataclass(frozen=True)

@@ -375,7 +375,9 @@ class _Builder(Transformer[Token, Any]):
         words = [part for part in parts if isinstance(part, Token)]
         rest = [part for part in parts if part is not None and not isinstance(part, Token)]
         items = next((part for part in rest if isinstance(part, list)), None)
-        patterns, filters = next(part for part in rest if isinstance(part, tuple) and isinstance(part[0], list))
+        patterns, filters = next(
+            part for part in rest if isinstance(part, tuple) and isinstance(part[0], list)
+        )
         sources = [part for part in rest if isinstance(part, tuple) and isinstance(part[0], str)]
         context = next((part.arguments[0] for part in rest if isinstance(part, Call)), None)
         return checked(
@@ -438,7 +440,9 @@ def checked(query: Query) -> Query:
     if not query.patterns:
         raise QueryError("The query has no triple pattern between the braces.")
     if len(query.patterns) > MOST_PATTERNS:
-        raise QueryError(f"The query has {len(query.patterns)} patterns; at most {MOST_PATTERNS} are allowed.")
+        raise QueryError(
+            f"The query has {len(query.patterns)} patterns; at most {MOST_PATTERNS} are allowed."
+        )
     for pattern in query.patterns:
         _check_pattern(pattern)
     terms, times = set(query.homes), set(query.time_variables)
@@ -466,7 +470,9 @@ def checked(query: Query) -> Query:
 def _check_pattern(pattern: Pattern) -> None:
     subject, verb, _ = pattern.triple
     if isinstance(subject, Const) and subject.term.form == "literal":
-        raise QueryError(f"The subject of '{pattern}' is a literal; it must be an IRI, a blank node or a variable.")
+        raise QueryError(
+            f"The subject of '{pattern}' is a literal; it must be an IRI, a blank node or a variable."
+        )
     if isinstance(verb, Const) and verb.term.form != "iri":
         raise QueryError(f"The predicate of '{pattern}' must be an IRI or a variable.")
     if pattern.start and pattern.start == pattern.end:

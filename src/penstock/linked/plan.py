@@ -81,7 +81,8 @@ class Plan:
             pattern
             for pattern in range(len(self.order))
             if any(
-                (self.scheme.partners[pattern] >> other) & 1 and not np.isfinite(self.limits[pattern, other]).any()
+                (self.scheme.partners[pattern] >> other) & 1
+                and not np.isfinite(self.limits[pattern, other]).any()
                 for other in range(len(self.order))
             )
         ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.linked.nodes import Query
@@ -14,8 +13,8 @@ from penstock.linked.parser import parse_query
 if TYPE_CHECKING:
     from penstock.columns import Table
     from penstock.linked.plan import Plan
-    from penstock.linked.state import LinkedState
     from penstock.linked.stats import LinkedRun
+    from penstock.linked.stream import QueryState
 
 
 class UnboundedContextWarning(UserWarning):
@@ -152,9 +151,8 @@ class StreamQuery:
         --------
         >>> import penstock as ps
         >>> table = {"s": ["a", "b"], "p": ["r", "r"], "o": [5, 5.0], "start": [0, 1]}
-        >>> text = "SELECT ?a ?b FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT (signed(?U - ?T) > 0)"
-        >>> with warnings_of_unbounded_contexts():
-        ...     ps.StreamQuery.parse(text).run({"w": table}).rows.to_pylist()
+        >>> text = "SELECT ?a ?b FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT (signed(?U - ?T) = 1)"
+        >>> ps.StreamQuery.parse(text).run({"w": table}).rows.to_pylist()
         [{'a': 'a', 'b': 'b'}]
         """
         from penstock.linked.run import Options, run_query
@@ -174,18 +172,56 @@ class StreamQuery:
         )
         return run_query(self, streams, options)
 
+    def start(
+        self,
+        *,
+        budget: Any,
+        policy: Any = "clock",
+        object: str = "literal",
+        unit: str = "ms",
+        gain: tuple[float, float] = (1.0, 0.5),
+        rates: Sequence[float] | None = None,
+        seed: int = 0,
+    ) -> QueryState:
+        """A state that takes triples batch by batch, for streams without an end.
+
+        `rates` say how many triples match each pattern, which decides the order of joins; the order of the
+        text if not given. The rest is as for `run`.
+
+        >>> import penstock as ps
+        >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
+        >>> ps.StreamQuery.parse(text).start(budget="1000 tuples").budget
+        Tuples(n=1000)
+        """
+        from penstock.linked.stream import QueryState, StreamOptions
+
+        return QueryState(
+            StreamOptions(
+                text=self.text,
+                budget=budget,
+                policy=policy,
+                objects=object,
+                unit=unit,
+                gain=gain,
+                rates=None if rates is None else tuple(rates),
+                seed=seed,
+            )
+        )
+
 
 def warn_unbounded(plan: Plan, budget: Any) -> None:
     """Say so if the context lets some triples never expire."""
     forever = plan.unbounded
-    if forever:
-        shown = "; ".join(str(plan.query.patterns[i]) for i in forever)
-        bound = "nothing bounds the memory" if budget is None else f"the budget ({budget}) is the only bound"
-        warnings.warn(
-            f"The context does not bound how long these patterns keep their triples: {shown}. "
-            f"For them {bound} of memory." if budget is not None else
-            f"The context does not bound how long these patterns keep their triples: {shown}. For them {bound}; "
-            "a budget would be the only bound.",
-            UnboundedContextWarning,
-            stacklevel=4,
-        )
+    if not forever:
+        return
+    shown = "; ".join(str(plan.query.patterns[i]) for i in forever)
+    only = (
+        "and there is no budget"
+        if budget is None
+        else f"and the budget ({budget}) is the only bound of memory"
+    )
+    warnings.warn(
+        f"The context does not bound how long these patterns keep their triples, {only}: {shown}.",
+        UnboundedContextWarning,
+        stacklevel=4,
+    )

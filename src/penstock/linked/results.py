@@ -71,7 +71,9 @@ def natural(column: Column, terms: Terms) -> pa.Array:
         distinct, places = np.unique(column.term, return_inverse=True)
         return _array([terms.natives(code) for code in distinct.tolist()]).take(pa.array(places.ravel()))
     values: list[Any] = []
-    for kind, number, term in zip(column.kind.tolist(), column.number.tolist(), column.term.tolist(), strict=True):
+    for kind, number, term in zip(
+        column.kind.tolist(), column.number.tolist(), column.term.tolist(), strict=True
+    ):
         if term >= 0:
             values.append(terms.natives(term))
         elif kind < 0:
@@ -98,4 +100,10 @@ def _array(values: list[Any]) -> pa.Array:
 
 
 def _text(value: Any) -> str:
-    return value.isoformat() if hasattr(value, "isoformat") else str(value).lower() if value in (True, False) else str(value)
+    return (
+        value.isoformat()
+        if hasattr(value, "isoformat")
+        else str(value).lower()
+        if value in (True, False)
+        else str(value)
+    )

@@ -18,7 +18,7 @@ from penstock.joins.config import table_bytes
 from penstock.kernels.linked import lives
 from penstock.kernels.many import apportion
 from penstock.linked.binding import columns_of, masks_of
-from penstock.linked.files import read_triples
+from penstock.linked.files import read_background, read_triples
 from penstock.linked.plan import Plan, plan_of
 from penstock.linked.query import StreamQuery, warn_unbounded
 from penstock.linked.state import LinkedConfig, LinkedState
@@ -85,12 +85,12 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
     budget, policy = check_options(options)
     terms = Terms()
     triples = triples_of(
-        _opened(streams, options.unit),
+        _opened(streams),
         query.streams,
         terms,
         unit=options.unit,
         objects=options.objects,
-        background=[read_triples(Path(name), timed=False) for name in query.query.background],
+        background=read_background(query.query.background),
     )
     first = plan_of(query.query, triples.scale)
     warn_unbounded(first, budget)
@@ -136,10 +136,11 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
     rows = out.rows
     if rows is not None and query.query.distinct:
         rows = rows.group_by(rows.column_names, use_threads=False).aggregate([])
-    return LinkedRun(rows, stats, out.times, out.counts, _events(plan, out.log) if options.log else None)
+    events = _events(out.log) if options.log else None
+    return LinkedRun(rows, stats, out.solutions, out.times, out.counts, events)
 
 
-def _opened(streams: Any, unit: str) -> Any:
+def _opened(streams: Any) -> Any:
     """Streams whose files have been read."""
     if not isinstance(streams, Mapping):
         raise PenstockError(f"streams takes a dict of name to table; {type(streams).__name__} was given.")
@@ -161,7 +162,10 @@ class _Need:
         self.last = float(start[-1]) if len(start) else 0.0
         self.span = self.last - float(start[0]) if len(start) else 0.0
         self.per_row = max(
-            1, max((int(np.count_nonzero(plan.scheme.cache_roles & bits)) for bits in np.unique(mask)), default=1)
+            1,
+            max(
+                (int(np.count_nonzero(plan.scheme.cache_roles & bits)) for bits in np.unique(mask)), default=1
+            ),
         )
         expiry = np.sort(start + np.maximum(life, 0.0))
         alive = np.arange(1, len(start) + 1) - np.searchsorted(expiry, start, side="left")
@@ -181,7 +185,7 @@ def _limits(budget: Budget, allocation: str, config: LinkedConfig, need: _Need) 
         count = len(need.timed)
         tuples = budget.tuples(count, need.total_life / count if count else 0.0, need.span)
     else:
-        tuples = _in_bytes(budget, config, need)
+        tuples = in_bytes(budget, config, need.plan, need.row_bytes)
     least = 1 if allocation == "unified" else caches
     if tuples < max(least, 1):
         raise BudgetError(
@@ -196,12 +200,12 @@ def _limits(budget: Budget, allocation: str, config: LinkedConfig, need: _Need) 
     return tuple(int(share) for share in apportion(tuples, weights))
 
 
-def _in_bytes(budget: Bytes, config: LinkedConfig, need: _Need) -> int:
+def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row_bytes: float) -> int:
     """The most tuples whose tables, scores and rows a budget in bytes holds."""
 
     def size(tuples: int) -> float:
-        built = dataclasses.replace(config, limits=(tuples,)).build(need.plan)
-        return table_bytes(*built) + tuples * need.row_bytes
+        built = dataclasses.replace(config, limits=(tuples,)).build(plan)
+        return table_bytes(*built) + tuples * row_bytes
 
     least = size(1)
     per_tuple = (size(PROBE) - least) / PROBE
@@ -240,7 +244,12 @@ def _unlimited(
             )
 
 
-def _events(plan: Plan, log: np.ndarray) -> pa.Table:
+def _events(log: np.ndarray) -> pa.Table:
     return pa.table(
-        {"event": pa.array(np.array(EVENTS)[log[:, 0]]), "cache": log[:, 1] + 1, "row": log[:, 2], "step": log[:, 3]}
+        {
+            "event": pa.array(np.array(EVENTS)[log[:, 0]]),
+            "cache": log[:, 1] + 1,
+            "row": log[:, 2],
+            "step": log[:, 3],
+        }
     )

@@ -83,14 +83,14 @@ class LinkedConfig:
         limits = (*self.limits, self.still) if self.still else self.limits
         float64 = np.dtype(np.float64)
         store = new_store(limits, limits, float64, self.seed, streams)
-        store.pool_of[:] = 0 if len(self.limits) == 1 else np.minimum(np.arange(streams), len(self.limits) - 1)
+        store.pool_of[:] = (
+            0 if len(self.limits) == 1 else np.minimum(np.arange(streams), len(self.limits) - 1)
+        )
         if self.still:
             store.pool_of[caches] = len(self.limits)
         store.meta[WARMUP] = self.warmup
         store.meta[COMPETE] = self.policy.selective
-        setting = Setting(
-            capacities=limits, time_dtype=float64, horizons=(0.0,) * streams, streams=streams
-        )
+        setting = Setting(capacities=limits, time_dtype=float64, horizons=(0.0,) * streams, streams=streams)
         state = self.policy.build(setting)
         counting = self.policy.counts_keys and self.policy.compiled
         heeds = match_key.on.__self__
@@ -127,9 +127,10 @@ class LinkedState:
         self.late_dropped = 0
         self.single = 0  # results of a query of one pattern
         self.matched = self.unmatched = 0
-        self._ready()
+        self.ready()
 
-    def _ready(self) -> None:
+    def ready(self) -> None:
+        """Scratch memory and the kernel."""
         total = len(self.index.owed) - 2
         patterns = len(self.plan.order)
         self.scratch: Scratch = new_scratch(patterns, total, FIRST_ROOM if patterns > 2 else 2)
@@ -187,7 +188,13 @@ class LinkedState:
         )
 
     def _drive(
-        self, columns: Any, conditions: Any, arrivals: np.ndarray, closes: np.ndarray, collect: bool, log: bool
+        self,
+        columns: Any,
+        conditions: Any,
+        arrivals: np.ndarray,
+        closes: np.ndarray,
+        collect: bool,
+        log: bool,
     ) -> tuple[LinkedOut, np.ndarray]:
         """Run the kernel over the arrivals, with more room where it asks for it."""
         patterns, n = len(self.plan.order), len(arrivals)
@@ -274,7 +281,9 @@ class LinkedState:
             kept = Triples(**(vars(kept) | {"terms": moved[kept.terms]}))
         self.held = kept
         columns, _ = columns_of(self.plan, kept, self.held_mask, self.terms)
-        relink(self.store, self.index, self.plan.scheme, columns, live[np.argsort(self.store.t64[live, ARRIVAL])])
+        relink(
+            self.store, self.index, self.plan.scheme, columns, live[np.argsort(self.store.t64[live, ARRIVAL])]
+        )
 
     @property
     def results(self) -> int:

@@ -63,6 +63,7 @@ class LinkedRun:
 
     rows: pa.Table | None
     stats: LinkedStats
+    solutions: np.ndarray  # with the rows: which row of its stream each pattern has
     times: np.ndarray
     counts: np.ndarray
     events: pa.Table | None = None

@@ -31,13 +31,20 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 INTEGERS = {
     *("integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger"),
-    *("nonPositiveInteger", "negativeInteger", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
+    *(
+        "nonPositiveInteger",
+        "negativeInteger",
+        "unsignedInt",
+        "unsignedLong",
+        "unsignedShort",
+        "unsignedByte",
+    ),
 }
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN")
 _STAMP = re.compile(r"-?[0-9]{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class Term(NamedTuple):
@@ -217,7 +224,7 @@ def _stamp(term: Term, fraction: str | None, zone: str | None) -> Value:
     try:
         stamp = datetime.datetime.fromisoformat(text)
         if zone is None:
-            stamp = stamp.replace(tzinfo=datetime.timezone.utc)
+            stamp = stamp.replace(tzinfo=datetime.UTC)
         micro = (stamp - _EPOCH) // datetime.timedelta(microseconds=1)
     except (ValueError, OverflowError):
         return Value(OTHER, 0.0, term)
@@ -324,6 +331,22 @@ class Terms:
             stored = self._terms[number]
             places[number] = fewer.add(stored) if isinstance(stored, Term) else fewer.add_native(stored)
         return fewer, places
+
+    @property
+    def stored(self) -> list[Any]:
+        """The terms in order of their numbers, numbers of native columns as they are."""
+        return self._terms
+
+    @classmethod
+    def from_stored(cls, stored: list[Any]) -> Terms:
+        """The dictionary that `stored` came from."""
+        terms = cls()
+        for one in stored:
+            if isinstance(one, Term):
+                terms.add(one)
+            else:
+                terms.add_native(one)
+        return terms
 
     def natives(self, number: int) -> Any:
         """A term as a Python value: a number, truth value or timestamp if it is one, else a text."""

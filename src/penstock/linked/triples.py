@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.columns import Table, column, column_names, times_of
 from penstock.errors import ColumnError, TermError, hint
 from penstock.linked.terms import Term, Terms, from_native, parse_term, string
+from penstock.units import duration
 
 LONG_NAMES = {"s": "subject", "p": "predicate", "o": "object"}
 OBJECTS = ("literal", "iri")
@@ -96,6 +97,7 @@ def triples_of(
     objects: str = "literal",
     background: Sequence[Table] = (),
     scale: Scale | None = None,
+    stamp_unit: str | None = None,
 ) -> Triples:
     """The triples of the named streams in the order (start, stream, row), behind the background ones.
 
@@ -111,11 +113,17 @@ def triples_of(
         raise ColumnError(f"streams takes a dict of name to table; {type(streams).__name__} was given.")
     for name in names:
         if name not in streams:
-            raise ColumnError(f"The query reads the stream {name!r}, which was not given{hint(name, streams)}")
+            raise ColumnError(
+                f"The query reads the stream {name!r}, which was not given{hint(name, streams)}"
+            )
     parts = [_coded(streams[name], name, terms, objects) for name in names]
     still = [_coded(table, "background", terms, objects) for table in background]
-    starts, ends, closing, found = _times([streams[name] for name in names], names, unit)
-    if scale is not None and (scale.unit, scale.stamps, scale.aware) != (found.unit, found.stamps, found.aware):
+    starts, ends, closing, found = _times([streams[name] for name in names], names, unit, stamp_unit)
+    if scale is not None and (scale.unit, scale.stamps, scale.aware) != (
+        found.unit,
+        found.stamps,
+        found.aware,
+    ):
         raise ColumnError(f"Times changed from {scale} to {found}; the batches of a stream have one kind.")
     sizes = [len(part) for part in parts]
     calm = sum(len(part) for part in still)
@@ -173,7 +181,9 @@ def _arrow(table: Table, name: str, stream: str) -> pa.Array:
 def _refuse_nulls(array: Any, stream: str, name: str) -> None:
     empty = array.null_count if isinstance(array, pa.Array) else sum(value is None for value in array)
     if empty:
-        where = next(i for i, value in enumerate(array) if value is None or not getattr(value, "is_valid", True))
+        where = next(
+            i for i, value in enumerate(array) if value is None or not getattr(value, "is_valid", True)
+        )
         raise ColumnError(
             f"The column {name!r} of the stream {stream!r} has no value in row {where}; drop such rows."
         )
@@ -208,7 +218,10 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view() or pa.types.is_null(kind)
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or kind == pa.string_view()
+        or pa.types.is_null(kind)
     )
 
 
@@ -238,16 +251,20 @@ def _objects(array: Any, stream: str, terms: Terms, objects: str) -> np.ndarray:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         stamps = array.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
         codes, values = pd.factorize(stamps.cast(pa.int64()).to_numpy(zero_copy_only=False))
-        numbers = [terms.add(from_native(_stamp(value, getattr(kind, "tz", None)))) for value in values.tolist()]
+        numbers = [
+            terms.add(from_native(_stamp(value, getattr(kind, "tz", None)))) for value in values.tolist()
+        ]
         return np.array(numbers, np.int64)[codes]
     if pa.types.is_decimal(kind):
         return np.array([terms.add(from_native(value)) for value in array.to_pylist()], np.int64)
-    raise ColumnError(f"The column 'o' of the stream {stream!r} is {kind}; allowed are texts, numbers, booleans "
-                      "and timestamps.")
+    raise ColumnError(
+        f"The column 'o' of the stream {stream!r} is {kind}; allowed are texts, numbers, booleans "
+        "and timestamps."
+    )
 
 
 def _stamp(micro: int, zone: str | None) -> datetime.datetime:
-    zoned = datetime.timezone.utc if zone is not None else None
+    zoned = datetime.UTC if zone is not None else None
     return datetime.datetime(1970, 1, 1, tzinfo=zoned) + datetime.timedelta(microseconds=micro)
 
 
@@ -272,7 +289,7 @@ def _mixed(value: Any, terms: Terms, objects: str) -> int:
 
 
 def _times(
-    tables: Sequence[Table], names: Sequence[str], unit: str
+    tables: Sequence[Table], names: Sequence[str], unit: str, stamp_unit: str | None
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], Scale]:
     """Starts, ends and which rows close a fact, of each stream, on one scale."""
     columns: list[pd.Series] = []
@@ -293,7 +310,7 @@ def _times(
         columns += [start, end] if end is not start else [start]
         empty += [unset, open_, np.array([end is not start])]
     times = times_of(columns, [str(series.name) for series in columns], unit)
-    arrays, scale = _coarse(list(times.arrays), times.unit, columns)
+    arrays, scale = _coarse(list(times.arrays), times.unit, columns, stamp_unit)
     starts, ends, closing = [], [], []
     for i, name in enumerate(names):
         unset, open_, has_end = empty[3 * i : 3 * i + 3]
@@ -312,13 +329,30 @@ def _is_nullable(series: pd.Series) -> bool:
     return series.dtype == object
 
 
-def _coarse(arrays: list[np.ndarray], unit: str, columns: Sequence[pd.Series]) -> tuple[list[np.ndarray], Scale]:
-    """Timestamps in the coarsest unit down to milliseconds that holds them all: floats are exact to 2^53."""
+def _coarse(
+    arrays: list[np.ndarray], unit: str, columns: Sequence[pd.Series], wanted: str | None
+) -> tuple[list[np.ndarray], Scale]:
+    """Timestamps in a wanted unit, or in the coarsest down to milliseconds that holds them all.
+
+    Floats are exact to 2^53, which is 1970 +- 285 years in microseconds.
+    """
     stamps = any(series.dtype.kind in "MO" or "timestamp" in str(series.dtype) for series in columns)
     if not stamps:
         whole = all(array.dtype.kind == "i" for array in arrays)
         return arrays, Scale(unit, whole=whole)
+    if wanted is not None:
+        factor = duration(f"1 {unit}", wanted)
+        return [_rescaled(array, factor) for array in arrays], Scale(
+            wanted, stamps=True, aware=_aware(columns)
+        )
     while unit in _COARSER and all((array % 1000 == 0).all() for array in arrays):
         arrays, unit = [array // 1000 for array in arrays], _COARSER[unit]
-    aware = any("UTC" in str(s.dtype) or "tz" in str(s.dtype) or isinstance(s.dtype, pd.DatetimeTZDtype) for s in columns)
-    return arrays, Scale(unit, stamps=True, aware=aware)
+    return arrays, Scale(unit, stamps=True, aware=_aware(columns))
+
+
+def _rescaled(array: np.ndarray, factor: float) -> np.ndarray:
+    return array * int(factor) if factor >= 1 else array / round(1 / factor)
+
+
+def _aware(columns: Sequence[pd.Series]) -> bool:
+    return any(isinstance(s.dtype, pd.DatetimeTZDtype) or "tz=" in str(s.dtype) for s in columns)

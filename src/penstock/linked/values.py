@@ -71,7 +71,10 @@ def from_truths(truth: np.ndarray, wrong: np.ndarray) -> Column:
     """A column of truth values, with errors."""
     none = np.full(len(truth), -1, np.int64)
     return Column(
-        np.where(wrong, ERROR, BOOLEAN).astype(np.int8), np.where(wrong, 0.0, truth.astype(np.float64)), none, none
+        np.where(wrong, ERROR, BOOLEAN).astype(np.int8),
+        np.where(wrong, 0.0, truth.astype(np.float64)),
+        none,
+        none,
     )
 
 
@@ -201,7 +204,9 @@ def _arithmetic(name: str, left: Column, right: Column) -> Column:
     numeric = _numeric(left) & _numeric(right)
     double = (left.kind == DOUBLE) | (right.kind == DOUBLE)
     with np.errstate(all="ignore"):
-        number = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[name](left.number, right.number)
+        number = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[name](
+            left.number, right.number
+        )
     if name == "/":
         numeric &= double | (right.number != 0.0)
     kind = np.where(numeric, np.where(double, DOUBLE, EXACT), ERROR).astype(np.int8)
@@ -246,7 +251,9 @@ def _str(column: Column, terms: Terms) -> Column:
         coded = np.array([-1 if text is None else terms.add(string(text)) for text in texts], np.int64)
         out[named] = coded[places]
     for i in np.flatnonzero(~named & (kinds != ERROR)).tolist():
-        text = ("true" if numbers[i] else "false") if kinds[i] == BOOLEAN else number_text(numbers[i], kinds[i])
+        text = (
+            ("true" if numbers[i] else "false") if kinds[i] == BOOLEAN else number_text(numbers[i], kinds[i])
+        )
         out[i] = terms.add(string(text))
     return _texts(out, terms)
 
