@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from random import Random
 from typing import Any
 
 import pandas as pd
 
 from penstock.linked.terms import XSD, parse_term
-
-from ..oracles.linked import Triple
+from tests.oracles.linked import Triple
 
 E = "http://e.org/"
 IRIS = [f"<{E}{name}>" for name in "abc"]
@@ -114,9 +114,8 @@ def query(random: Random, patterns: int, alike: bool = False) -> str:
     filters = [f"FILTER ({condition(random, names)})" for _ in range(random.randrange(3))] if names else []
     body = " . ".join(parts) + " . " + " ".join(filters)
     conditions = [context(random, patterns) for _ in range(random.randrange(3))]
-    for i in range(1, patterns):
-        if random.random() < 0.7:
-            conditions.append(f"(?T{i - 1} - ?T{i}) <= {random.randrange(1, 7)}")
+    near = [i for i in range(1, patterns) if random.random() < 0.7]
+    conditions += [f"(?T{i - 1} - ?T{i}) <= {random.randrange(1, 7)}" for i in near]
     joined = random.choice([" && ", " && ", " || "]).join(f"({part})" for part in conditions)
     return f"SELECT * FROM STREAM w WHERE {{ {body} }}" + (f" CONTEXT ({joined})" if conditions else "")
 
@@ -126,7 +125,8 @@ def as_sparql(query: Any) -> str:
     lines, first, equal = [], {}, []
     for i, pattern in enumerate(query.patterns):
         lines.append(
-            f"?r{i} <row:s> ?p{i}_0 ; <row:p> ?p{i}_1 ; <row:o> ?p{i}_2 ; <row:t> ?{pattern.start} ; <row:e> ?{pattern.end} ."
+            f"?r{i} <row:s> ?p{i}_0 ; <row:p> ?p{i}_1 ; <row:o> ?p{i}_2 ; "
+            f"<row:t> ?{pattern.start} ; <row:e> ?{pattern.end} ."
         )
         for position, part in enumerate(pattern.triple):
             here = f"?p{i}_{position}"
@@ -145,6 +145,4 @@ def as_sparql(query: Any) -> str:
 
 
 def _renamed(text: str, name: str, here: str) -> str:
-    import re
-
     return re.sub(rf"\?{name}\b", here, text)

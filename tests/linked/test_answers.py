@@ -14,9 +14,8 @@ import pytest
 import penstock as ps
 from penstock.linked import UnboundedContextWarning
 from penstock.linked.parser import parse_query
-
-from ..oracles import linked as oracle
-from . import generated
+from tests.linked import generated
+from tests.oracles import linked as oracle
 
 
 def answers_of(text: str, table: pd.DataFrame, **options) -> Counter:

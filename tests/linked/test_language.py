@@ -36,7 +36,7 @@ TEXTS = [
     "PREFIX ex: <http://e.org/> SELECT DISTINCT ?a (?b * 2 + 1 AS ?c) FROM STREAM w FROM <still.nt> "
     '{ ?a a ex:Thing ?T ; ex:p ?b , "x"@en , -3.5 . FILTER regex(str(?a), "^x", "i") } ',
     "select * from stream w { ?a p ?b ?T . FILTER (!bound(?z) || ?b / 2 > -1e3 && true) }",
-    "SELECT $x FROM STREAM 'my stream' WHERE { _:b <p> $x ?T1 ?T2 } CONTEXT (signed(?T2 - ?T1) > 2^^xsd:hours)",
+    "SELECT $x FROM STREAM 'my w' WHERE { _:b <p> $x ?T1 ?T2 } CONTEXT (signed(?T2 - ?T1) > 2^^xsd:hours)",
 ]
 
 
@@ -107,6 +107,7 @@ def test_errors_show_the_place(text: str, line: int, column: int, said: str) -> 
     [
         ("SELECT * FROM STREAM w { ?a p ?b OPTIONAL { ?a q ?c } }", "OPTIONAL"),
         ("SELECT * FROM STREAM w { { ?a p ?b } UNION { ?a q ?c } }", "UNION"),
+        ("SELECT * FROM STREAM w { { ?a p ?b } }", "GROUPS"),
         ("SELECT * FROM STREAM w { ?a p ?b MINUS { ?a q ?c } }", "MINUS"),
         ("SELECT * FROM STREAM w { ?a p ?b FILTER NOT EXISTS { ?a q ?c } }", "EXISTS"),
         ("SELECT * FROM STREAM w { ?a p ?b BIND (1 AS ?c) }", "BIND"),
@@ -155,43 +156,13 @@ def test_what_makes_no_sense_is_refused(text: str, said: str) -> None:
         ps.StreamQuery.parse(text)
 
 
-WORDS = [
-    "SELECT",
-    "DISTINCT",
-    "FROM",
-    "STREAM",
-    "WHERE",
-    "FILTER",
-    "CONTEXT",
-    "PREFIX",
-    "AS",
-    "OPTIONAL",
-    "GROUP",
+KEYWORDS = ["SELECT", "DISTINCT", "FROM", "STREAM", "WHERE", "FILTER", "CONTEXT", "PREFIX", "AS", "OPTIONAL"]
+SIGNS = [*"{}().,;*/+-<>=![]#\\\n\x00", "<=", ">=", "!=", "&&", "||", "^^", "?!"]
+TERMS = [
     "?a",
     "?b",
     "?T",
     "w",
-    "{",
-    "}",
-    "(",
-    ")",
-    ".",
-    ",",
-    ";",
-    "*",
-    "/",
-    "+",
-    "-",
-    "<",
-    ">",
-    "<=",
-    ">=",
-    "=",
-    "!=",
-    "!",
-    "&&",
-    "||",
-    "^^",
     "xsd:int",
     "10",
     "2.5",
@@ -203,20 +174,18 @@ WORDS = [
     "ex:a",
     "a",
     "true",
+]
+WORDS = [
+    *KEYWORDS,
+    *SIGNS,
+    *TERMS,
     "regex",
     "str",
     "bound",
     "signed",
     "@en",
     "_:b",
-    "#",
-    "\n",
-    "?!",
-    "[",
-    "]",
     "200^^xsd:millisecond",
-    "\\",
-    "\x00",
     "é",
 ]
 

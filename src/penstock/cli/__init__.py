@@ -38,7 +38,7 @@ for command, example in (
     (match, "penstock match query.neel events.parquet --type kind --time ts --out matches.parquet"),
     (
         query,
-        "penstock query similar.rq --stream windSpeed=wind.nt --budget '2000 tuples' --policy clock --out rows.csv",
+        "penstock query similar.rq --stream windSpeed=wind.nt --budget '2000 tuples' --out rows.csv",
     ),
     (
         join,

@@ -73,6 +73,6 @@ def query(
     stats = run.stats
     where = f", written to {out}" if out else ""
     screen.print(
-        f"{stats.results:,} results of {stats.exact:,} (recall {stats.recall:.3f}) in {stats.triples:,} triples, "
-        f"{stats.evicted:,} evicted{where}"
+        f"{stats.results:,} results of {stats.exact:,} (recall {stats.recall:.3f}) in {stats.triples:,} "
+        f"triples, {stats.evicted:,} evicted{where}"
     )

@@ -95,7 +95,7 @@ def columns_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> 
 
 
 def _stacked(parts: list[np.ndarray], dtype: type, count: int) -> np.ndarray:
-    out = np.empty((len(parts), count), dtype)
+    out: np.ndarray = np.empty((len(parts), count), dtype)
     for i, part in enumerate(parts):
         out[i] = part
     return out

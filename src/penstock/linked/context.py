@@ -121,7 +121,8 @@ def simple_bounds(expression: Expression, times: Times, patterns: int) -> tuple[
         inner = negated(expression.arguments[0])
         return ([], False) if inner is None else simple_bounds(inner, times, patterns)
     if isinstance(expression, Call) and expression.name == "&&":
-        found, whole = [], True
+        found: list[Bound] = []
+        whole = True
         for part in conjuncts(expression):
             bounds, all_of_it = simple_bounds(part, times, patterns)
             found, whole = found + bounds, whole and all_of_it

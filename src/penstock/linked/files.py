@@ -15,7 +15,8 @@ from penstock.errors import TermError
 EXTENSIONS = (".nt", ".nq", ".ttl")
 _TIME = r'(?:-?\d+(?:\.\d+)?|-?\d{4,}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)?|"[^"]*"\^\^<[^<>]*>)'
 _ANNOTATED = re.compile(
-    rf"^(?P<triple>.*\S)\s+(?:(?P<event>{_TIME})|\[\s*(?P<start>{_TIME})?\s*(?:,\s*(?P<end>{_TIME})?\s*)?\])\s*\.\s*(?:#.*)?$"
+    rf"^(?P<triple>.*\S)\s+(?:(?P<event>{_TIME})|\[\s*(?P<start>{_TIME})?\s*"
+    rf"(?:,\s*(?P<end>{_TIME})?\s*)?\])\s*\.\s*(?:#.*)?$"
 )
 _GRAPH = re.compile(r"^(?:urn:)?time:(?P<start>[^/]*)(?:/(?P<end>.*))?$")
 
@@ -110,7 +111,7 @@ def parse_ntriples(text: str, name: str = "the text") -> pa.Table:
         found = _ANNOTATED.match(stripped)
         if found is None:
             raise TermError(
-                f"{name}, line {number}: {stripped[:80]!r} has no time; an event is written <s> <p> <o> 100 . "
+                f"{name}, line {number}: {stripped[:80]!r} has no time; an event is <s> <p> <o> 100 . "
                 "and a fact <s> <p> <o> [100, 200] ."
             )
         plain.append(f"{found['triple']} .")
@@ -144,8 +145,8 @@ def parse_nquads(text: str, name: str = "the text") -> pa.Table:
         found = _GRAPH.match(graph)
         if found is None or not (found["start"] or found["end"]):
             raise TermError(
-                f"{name}, quad {number}: its graph {graph!r} names no time; write <time:100> for an event and "
-                "<time:100/200> for a fact."
+                f"{name}, quad {number}: its graph {graph!r} names no time; write <time:100> for an event "
+                "and <time:100/200> for a fact."
             )
         starts.append(found["start"] or None)
         ends.append((found["start"] if found["end"] is None else found["end"]) or None)

@@ -62,6 +62,7 @@ _FOREIGN = {
     "MINUS": "an absence is known only when its window is over; see ps.Pattern for negation",
     "NOT": "an absence is known only when its window is over; see ps.Pattern for negation",
     "EXISTS": "an absence is known only when its window is over; see ps.Pattern for negation",
+    "GROUPS": "groups within groups have no meaning of their own here; write the patterns side by side",
     "GROUP": "group the rows that come out",
     "HAVING": "group the rows that come out",
     "COUNT": "aggregate the rows that come out",
@@ -149,6 +150,8 @@ def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
     before = re.findall(r"\w+", text[max(0, at - 40) : at])
     after = re.match(r"\W*(\w+)", text[at : at + 40])
     near = [word, before[-1] if before else "", after.group(1) if after and word == "[" else ""]
+    if word == "{" and "RBRACE" in wanted:
+        near += [*re.findall(r"\w+", text[at:])[:1_000], "GROUPS"]
     for candidate in map(str.upper, near):
         if not ended and candidate in _FOREIGN:
             raise UnsupportedQueryError(

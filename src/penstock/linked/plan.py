@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels import programs as P
+from penstock.kernels import programs
 from penstock.kernels.linked import Scheme
 from penstock.linked.context import Bound, bounds_of, simple_bounds, time_number
 from penstock.linked.nodes import Call, Expression, Query, Var, calls, conjuncts, variables
@@ -16,21 +16,21 @@ from penstock.linked.triples import Scale
 from penstock.linked.values import in_unit
 
 _CODES = {
-    "=": P.EQUAL,
-    "!=": P.UNEQUAL,
-    "<": P.LESS,
-    "<=": P.LESS_EQUAL,
-    ">": P.GREATER,
-    ">=": P.GREATER_EQUAL,
-    "+": P.PLUS,
-    "-": P.MINUS,
-    "*": P.TIMES,
-    "/": P.OVER,
-    "neg": P.NEGATIVE,
-    "abs": P.ABSOLUTE,
-    "!": P.NOT,
-    "&&": P.AND,
-    "||": P.OR,
+    "=": programs.EQUAL,
+    "!=": programs.UNEQUAL,
+    "<": programs.LESS,
+    "<=": programs.LESS_EQUAL,
+    ">": programs.GREATER,
+    ">=": programs.GREATER_EQUAL,
+    "+": programs.PLUS,
+    "-": programs.MINUS,
+    "*": programs.TIMES,
+    "/": programs.OVER,
+    "neg": programs.NEGATIVE,
+    "abs": programs.ABSOLUTE,
+    "!": programs.NOT,
+    "&&": programs.AND,
+    "||": programs.OR,
 }
 _ORDERING = {"<", "<=", ">", ">="}
 
@@ -152,13 +152,15 @@ class _Planner:
         return in_unit(expression, self.scale.unit, self.scale.stamps, self.times)
 
     def _order(self, rates: Sequence[float] | None) -> list[int]:
-        """Left-deep: the rarest pattern first, then always the rarest that shares a variable with those before.
+        """Left-deep: the rarest pattern first, then always the rarest that shares a variable with them.
 
         Patterns with times come first: every partial solution then has a triple of a stream in it.
         """
         patterns = self.query.patterns
         weight = list(rates) if rates is not None else [1.0] * len(patterns)
-        left, order, known = set(range(len(patterns))), [], set()
+        left = set(range(len(patterns)))
+        order: list[int] = []
+        known: set[str] = set()
         while left:
             linked = [i for i in left if known & set(patterns[i].names)] if order else []
             pool = linked or list(left)
@@ -224,7 +226,7 @@ class _Planner:
         before = len(self.operands), len(self.constants)
         try:
             program = self._program(part)
-        except _NotInKernel:
+        except _NotInKernelError:
             del self.operands[before[0] :], self.constants[before[1] :]
             late.append(part)
             return
@@ -239,19 +241,19 @@ class _Planner:
         """The expression in postfix: what concerns one pattern is computed before, the rest by the kernel."""
         if isinstance(expression, Var) and expression.name in self.times:
             pattern, which = self.times[expression.name]
-            kind = P.EXACT if self.scale.whole else P.DOUBLE
-            return [(P.END if which else P.START, pattern, kind)]
+            kind = programs.EXACT if self.scale.whole else programs.DOUBLE
+            return [(programs.END if which else programs.START, pattern, kind)]
         places = self._patterns(expression)
         ends = {name for name, (_, which) in self.times.items() if which == 1}
         if len(places) <= 1 and not ends & set(variables(expression)):
             operand = Operand(min(places, default=-1), expression, truth)
             if not places:
                 self.constants.append(operand)
-                return [(P.CONSTANT, len(self.constants) - 1, 0)]
+                return [(programs.CONSTANT, len(self.constants) - 1, 0)]
             self.operands.append(operand)
-            return [(P.COLUMN, operand.pattern, len(self.operands) - 1)]
+            return [(programs.COLUMN, operand.pattern, len(self.operands) - 1)]
         if not isinstance(expression, Call) or expression.name not in _CODES:
-            raise _NotInKernel
+            raise _NotInKernelError
         logical = expression.name in ("&&", "||", "!")
         self.orders_texts |= expression.name in _ORDERING
         program = [code for part in expression.arguments for code in self._program(part, logical)]
@@ -315,14 +317,14 @@ class _Planner:
             others = order[1:2] if at == 0 else order[:at]
             partners[pattern] = sum(1 << other for other in others)
         degree = [len(ports) for ports in per_cache]
-        port = np.zeros((len(per_cache), max([*degree, 1])), np.int64)
+        port_table = np.zeros((len(per_cache), max([*degree, 1])), np.int64)
         for cache, ports in enumerate(per_cache):
-            port[cache, : len(ports)] = ports
+            port_table[cache, : len(ports)] = ports
         scheme = Scheme(
             order=np.array(order, np.int64),
             cache_roles=np.array([sum(1 << i for i in users) for users in caches], np.int64),
             degree=np.array(degree, np.int64),
-            port=port,
+            port=port_table,
             port_roles=np.array(roles, np.int64),
             port_step=np.array(port_step, np.int64),
             left_port=left,
@@ -336,5 +338,5 @@ class _Planner:
         return scheme, [positions for (_, positions), _ in sorted(found.items(), key=lambda item: item[1])]
 
 
-class _NotInKernel(Exception):
+class _NotInKernelError(Exception):
     """A condition can only be checked on results."""

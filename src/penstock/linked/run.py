@@ -189,7 +189,7 @@ def _limits(budget: Budget, allocation: str, config: LinkedConfig, need: _Need) 
     least = 1 if allocation == "unified" else caches
     if tuples < max(least, 1):
         raise BudgetError(
-            f"A query needs room for {least} tuple{'s' * (least > 1)} at least; {budget!r} is {tuples:,} here."
+            f"A query needs room for {least} tuple{'s' * (least > 1)} at least; {budget!r} is {tuples:,}."
         )
     if allocation == "unified" or caches == 1:
         return (tuples,)
@@ -215,7 +215,7 @@ def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row_bytes: float) 
             return tuples
         tuples = min(tuples - 1, int(tuples * 0.97))
     raise BudgetError(
-        f"{budget} is too little for the tables of {config.policy.name}; give at least {math.ceil(least)} bytes."
+        f"{budget} is too little for {config.policy.name}; give at least {math.ceil(least)} bytes."
     )
 
 
@@ -239,8 +239,8 @@ def _unlimited(
         room *= 4
         if room > MOST:
             raise PenstockError(
-                f"Unlimited memory would keep more than {MOST:,} tuples; bound the context, give a budget, and "
-                "run with exact=False."
+                f"Unlimited memory would keep more than {MOST:,} tuples; bound the context, give a budget, "
+                "and run with exact=False."
             )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.joins.config import table_bytes
 from penstock.kernels import counts
+from penstock.kernels.counts import new_counts
 from penstock.kernels.drive import LOGGED, PAIRS
 from penstock.kernels.hooks import match_key
 from penstock.kernels.jit import interpreted
@@ -294,7 +295,10 @@ class LinkedState:
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed."""
         beyond = self.config.policy.bytes_beyond(self.policy)
-        return table_bytes(self.store, self.index._replace(counts=()), self.expiry, self.policy) - beyond
+        return (
+            table_bytes(self.store, tuple(self.index._replace(counts=new_counts())), self.expiry, self.policy)
+            - beyond
+        )
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""

@@ -14,14 +14,16 @@ from penstock.errors import BudgetError, ColumnError, SnapshotError
 from penstock.joins import snapshot as snapshots
 from penstock.kernels.linked import Index
 from penstock.kernels.stream import Expiry
+from penstock.linked.binding import masks_of
 from penstock.linked.files import read_background
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import plan_of
 from penstock.linked.results import project
 from penstock.linked.run import Options, check_options, in_bytes
+from penstock.linked.sharding import partition_variable, restricted
 from penstock.linked.state import LinkedConfig, LinkedOutput, LinkedState
 from penstock.linked.terms import Terms
-from penstock.linked.triples import Scale, Triples, triples_of
+from penstock.linked.triples import Triples, triples_of
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -41,6 +43,7 @@ class StreamOptions:
     gain: tuple[float, float] = (1.0, 0.5)
     rates: tuple[float, ...] | None = None
     seed: int = 0
+    shard: tuple[int, int] | None = None  # which of how many buckets, by the variable that all patterns have
 
 
 class QueryState:
@@ -60,14 +63,15 @@ class QueryState:
 
     def __init__(self, options: StreamOptions) -> None:
         self.options, self.query = options, parse_query(options.text)
-        self.budget, self.policy = check_options(
+        budget, self.policy = check_options(
             Options(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
         )
-        if not isinstance(self.budget, Tuples | Bytes):
+        if not isinstance(budget, Tuples | Bytes):
             raise BudgetError(
-                f"A stream needs a budget in tuples or bytes, for it does not tell its length; {options.budget!r} "
+                f"A stream needs a budget in tuples or bytes, for its length is unknown; {options.budget!r} "
                 "was given."
             )
+        self.budget: Tuples | Bytes = budget
         self.state: LinkedState | None = None
         self.offsets = np.zeros(len(self.query.streams), np.int64)
         self.latest = -np.inf
@@ -81,7 +85,8 @@ class QueryState:
         foreign = set(streams) - set(self.query.streams)
         if foreign or not names:
             raise ColumnError(
-                f"A batch has tables for the streams {', '.join(self.query.streams)}; given: {', '.join(streams)}."
+                f"A batch has tables for the streams {', '.join(self.query.streams)}; given: "
+                f"{', '.join(map(str, streams)) or 'none'}."
             )
         background = [] if self.state is not None else read_background(self.query.background)
         triples = triples_of(
@@ -97,7 +102,13 @@ class QueryState:
         triples = self._numbered(triples, [self.query.streams.index(name) for name in names])
         if self.state is None:
             self.state = LinkedState(self._config(triples), terms)
-        return self.state.process(triples, collect=collect, log=log)
+        mask = None
+        if self.options.shard is not None:
+            mask = masks_of(self.state.plan, triples, terms)
+            variable = partition_variable(self.query)
+            if variable is not None:
+                mask = restricted(self.query, variable, triples, mask, terms, self.options.shard)
+        return self.state.process(triples, collect=collect, log=log, mask=mask)
 
     def _numbered(self, triples: Triples, places: list[int]) -> Triples:
         """Rows numbered across batches, streams by their place in the query, and in order."""
@@ -168,9 +179,9 @@ class QueryState:
     @classmethod
     def restore(cls, data: bytes) -> QueryState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
-        config, store, policy, extra = snapshots.unpack(data, LinkedConfig | _Empty, object)  # type: ignore[arg-type]
+        config, store, policy, extra = snapshots.unpack(data, object, object)
         options = extra.get("options")
-        if not isinstance(options, StreamOptions):
+        if not isinstance(options, StreamOptions) or not isinstance(config, LinkedConfig | _Empty):
             raise SnapshotError("The snapshot is of another operator: it has no options of a query.")
         restored = cls(options)
         restored.offsets, restored.latest = extra["offsets"], extra["latest"]
@@ -199,7 +210,7 @@ class QueryState:
 class _Empty:
     """Stands for the config of a query that has seen nothing yet."""
 
-    scale: Scale = Scale()
+    seen: int = 0
 
 
 _EMPTY = _Empty()

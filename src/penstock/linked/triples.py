@@ -314,13 +314,13 @@ def _times(
     starts, ends, closing = [], [], []
     for i, name in enumerate(names):
         unset, open_, has_end = empty[3 * i : 3 * i + 3]
-        start = arrays.pop(0).astype(np.float64)
-        end = arrays.pop(0).astype(np.float64) if has_end[0] else start
-        late = np.flatnonzero(end < start)
+        begin = arrays.pop(0).astype(np.float64)
+        finish = arrays.pop(0).astype(np.float64) if has_end[0] else begin
+        late = np.flatnonzero(finish < begin)
         if len(late):
             raise ColumnError(f"Row {int(late[0])} of the stream {name!r} ends before it starts.")
-        starts.append(start)
-        ends.append(np.where(open_, np.inf, end) if open_.any() else end)
+        starts.append(begin)
+        ends.append(np.where(open_, np.inf, finish) if open_.any() else finish)
         closing.append(unset)
     return starts, ends, closing, scale
 

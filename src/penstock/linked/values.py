@@ -107,11 +107,11 @@ def evaluate(expression: Expression, resolve: Resolve, terms: Terms) -> Column:
 def apply(name: str, arguments: list[Column], terms: Terms) -> Column:
     """An operator or function on columns."""
     if name in ("=", "!="):
-        return _equal(*arguments, negated=name == "!=")
+        return _equal(arguments[0], arguments[1], negated=name == "!=")
     if name in COMPARISONS:
-        return _ordered(name, *arguments, terms=terms)
+        return _ordered(name, arguments[0], arguments[1], terms)
     if name in ("+", "-", "*", "/"):
-        return _arithmetic(name, *arguments)
+        return _arithmetic(name, arguments[0], arguments[1])
     if name in ("neg", "abs"):
         (only,) = arguments
         numeric = _numeric(only)
