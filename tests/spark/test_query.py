@@ -23,7 +23,7 @@ TEXT = """SELECT ?a ?b ?v ?T FROM STREAM wind
 
 def readings(n: int, seed: int = 3) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    at = np.cumsum(rng.integers(1, 900, n))
+    at = pd.to_datetime(1_700_000_000_000 + np.cumsum(rng.integers(1, 900, n)), unit="ms", utc=True)
     return pd.DataFrame(
         {
             "s": [f"station{i}" for i in rng.integers(0, 8, n)],
@@ -81,7 +81,8 @@ def test_a_restarted_query_goes_on_and_late_triples_are_counted(
 
 
 def test_facts_of_two_streams_with_objects_of_two_types(spark: Any) -> None:
-    text = """SELECT ?u ?q FROM STREAM Log, EPG { ?u watches ?c ?T ?E . ?d plays ?q ?S ?F . ?d number ?c ?V ?W }
+    text = """SELECT ?u ?q FROM STREAM Log, EPG
+        { ?u watches ?c ?T ?E . ?d plays ?q ?S ?F . ?d number ?c ?V ?W }
         CONTEXT (!?E < ?S && !?F < ?T && !?W < ?T && !?E < ?V && !?F < ?V && !?W < ?S)"""
     log = [("anna", "watches", 1, 0, 50), ("ben", "watches", 2, 10, 12)]
     guide = [

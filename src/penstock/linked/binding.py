@@ -36,7 +36,8 @@ def _matches(pattern: Pattern, triples: Triples, values: np.ndarray, terms: Term
     first: dict[str, int] = {}
     for position, part in enumerate(pattern.triple):
         if isinstance(part, Const):
-            wanted = terms.worth().value[terms.add(part.term)]
+            number = terms.add(part.term)
+            wanted = terms.worth().value[number]
             fits &= (values[:, position] == wanted) & (wanted >= 0)
         elif part.name in first:
             fits &= (values[:, position] == values[:, first[part.name]]) & (values[:, position] >= 0)

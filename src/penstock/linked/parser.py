@@ -149,7 +149,7 @@ def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
     message = _shown(text, at, found, expected)
     before = re.findall(r"\w+", text[max(0, at - 40) : at])
     after = re.match(r"\W*(\w+)", text[at : at + 40])
-    near = [word, before[-1] if before else "", after.group(1) if after and word == "[" else ""]
+    near = [word, *before[:-4:-1], after.group(1) if after and word == "[" else ""]
     if word == "{" and "RBRACE" in wanted:
         near += [*re.findall(r"\w+", text[at:])[:1_000], "GROUPS"]
     for candidate in map(str.upper, near):

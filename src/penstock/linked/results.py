@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,26 @@ from penstock.linked.triples import Triples
 from penstock.linked.values import Column, evaluate, from_numbers, from_terms, holds
 
 
+class Known(NamedTuple):
+    """Triples, their ends after the batch, and the row by which each was closed, if any was."""
+
+    triples: Triples
+    end: np.ndarray
+    closed_by: np.ndarray | None
+
+    def ends(self, rows: np.ndarray, newest: np.ndarray) -> np.ndarray:
+        """The ends of triples as they were known when the newest triple of a solution came."""
+        if self.closed_by is None:
+            return self.triples.end[rows]
+        return np.where(self.closed_by[rows] < newest, self.end[rows], self.triples.end[rows])
+
+
 class Solved:
     """The columns of all variables, one row per solution."""
 
-    def __init__(self, plan: Plan, triples: Triples, solutions: np.ndarray, terms: Terms) -> None:
-        self.query, self.triples, self.solutions, self.terms = plan.query, triples, solutions, terms
+    def __init__(self, plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> None:
+        self.query, self.known, self.solutions, self.terms = plan.query, known, solutions, terms
+        self.triples = known.triples
 
     def __call__(self, name: str) -> Column | None:
         home = self.query.homes.get(name)
@@ -32,22 +47,24 @@ class Solved:
         place = self.query.time_variables.get(name)
         if place is None:
             return None
-        column = self.triples.end if place[1] else self.triples.start
-        return column[self.solutions[:, place[0]]]
+        rows = self.solutions[:, place[0]]
+        if not place[1]:
+            return self.triples.start[rows]
+        return self.known.ends(rows, self.solutions.max(axis=1, initial=-1))
 
 
-def surviving(plan: Plan, triples: Triples, solutions: np.ndarray, terms: Terms) -> np.ndarray:
+def surviving(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> np.ndarray:
     """Which solutions fulfil the conditions that are checked at last."""
     fine = np.ones(len(solutions), bool)
     if len(solutions):
         for expression in plan.late:
-            fine &= holds(expression, Solved(plan, triples, solutions, terms), terms)
+            fine &= holds(expression, Solved(plan, known, solutions, terms), terms)
     return fine
 
 
-def project(plan: Plan, triples: Triples, solutions: np.ndarray, terms: Terms) -> pa.Table:
+def project(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> pa.Table:
     """The columns of SELECT, as natural values."""
-    solved = Solved(plan, triples, solutions, terms)
+    solved = Solved(plan, known, solutions, terms)
     columns = {item.name: _column(item.expression, solved, len(solutions)) for item in plan.query.items}
     return pa.table(columns)
 

@@ -49,7 +49,7 @@ from penstock.linked.binding import columns_of, masks_of
 from penstock.linked.invariants import check_linked
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import Plan, plan_of
-from penstock.linked.results import project, surviving
+from penstock.linked.results import Known, project, surviving
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Scale, Triples
 from penstock.policies.base import Policy, Setting
@@ -142,8 +142,6 @@ class LinkedState:
     ) -> LinkedOutput:
         """Process a batch; with `mask` given, the patterns that each triple matches are known already."""
         began = clock.perf_counter()
-        if self.held is not None and len(self.held) > 2 * int(self.store.meta[LIVE]) + CHUNK:
-            self.compact()
         mask = masks_of(self.plan, triples, self.terms) if mask is None else mask
         wanted = np.flatnonzero((mask != 0) | triples.closes)
         self.matched += int(np.count_nonzero(mask))
@@ -161,15 +159,16 @@ class LinkedState:
         columns, conditions = columns_of(self.plan, triples, mask, self.terms)
         closes = _closed(triples, before) if triples.closes.any() else np.empty(0, np.int64)
         out, found = self._drive(columns, conditions, arrivals, closes, collect or bool(self.plan.late), log)
+        known = Known(triples, columns.end, _closers(triples, closes, before))
         triples = Triples(**(vars(triples) | {"end": columns.end}))
         solutions, table = found, None
         if collect or self.plan.late:
-            fine = surviving(self.plan, triples, found, self.terms)
+            fine = surviving(self.plan, known, found, self.terms)
             self.late_dropped += len(found) - int(np.count_nonzero(fine))
             solutions = found if fine.all() else found[fine]
         self.seconds += clock.perf_counter() - began
         if collect:
-            table = project(self.plan, triples, solutions, self.terms)
+            table = project(self.plan, known, solutions, self.terms)
         self.held, self.held_mask = triples, mask
         rows = triples.row[solutions] if len(solutions) else np.empty((0, len(self.plan.order)), np.int64)
         return LinkedOutput(table, rows, out.counts, triples.start[arrivals], out.log[: out.ends[LOGGED]])
@@ -178,11 +177,11 @@ class LinkedState:
         """A query of one pattern needs no cache: each triple that matches is a result."""
         solutions = arrivals[~triples.closes[arrivals]][max(0, self.config.warmup - self.single) :, None]
         self.single += len(arrivals)
-        fine = surviving(self.plan, triples, solutions, self.terms)
-        solutions = solutions[fine]
+        known = Known(triples, triples.end, None)
+        solutions = solutions[surviving(self.plan, known, solutions, self.terms)]
         self.store.meta[RESULTS] += len(solutions)
         self.seconds += clock.perf_counter() - began
-        table = project(self.plan, triples, solutions, self.terms) if collect else None
+        table = project(self.plan, known, solutions, self.terms) if collect else None
         ones = np.ones(len(arrivals), np.int64)
         return LinkedOutput(
             table, triples.row[solutions], ones, triples.start[arrivals], np.empty((0, 4), np.int64)
@@ -327,6 +326,15 @@ def _joined(first: Triples, second: Triples) -> Triples:
         for name in ("terms", "start", "end", "stream", "row", "closes")
     }
     return Triples(**parts, scale=second.scale)
+
+
+def _closers(triples: Triples, closes: np.ndarray, before: int) -> np.ndarray | None:
+    """Per row, the row that closes it, or one behind all others; None if nothing is closed."""
+    if not len(closes):
+        return None
+    by = np.full(len(triples), len(triples), np.int64)
+    by[closes[closes >= 0]] = before + np.flatnonzero(closes >= 0)
+    return by
 
 
 def _closed(triples: Triples, before: int) -> np.ndarray:

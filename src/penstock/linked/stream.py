@@ -18,7 +18,7 @@ from penstock.linked.binding import masks_of
 from penstock.linked.files import read_background
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import plan_of
-from penstock.linked.results import project
+from penstock.linked.results import Known, project
 from penstock.linked.run import Options, check_options, in_bytes
 from penstock.linked.sharding import partition_variable, restricted
 from penstock.linked.state import LinkedConfig, LinkedOutput, LinkedState
@@ -28,6 +28,7 @@ from penstock.linked.triples import Triples, triples_of
 if TYPE_CHECKING:
     from penstock.columns import Table
 
+ROOM = 1 << 16  # rows that are held besides those in use
 TEXT_BYTES = 96  # of the terms of a triple, about
 
 
@@ -108,7 +109,10 @@ class QueryState:
             variable = partition_variable(self.query)
             if variable is not None:
                 mask = restricted(self.query, variable, triples, mask, terms, self.options.shard)
-        return self.state.process(triples, collect=collect, log=log, mask=mask)
+        out = self.state.process(triples, collect=collect, log=log, mask=mask)
+        if self.state.held is not None and len(self.state.held) > 2 * self.state.totals()["buffered"] + ROOM:
+            self.state.compact()
+        return out
 
     def _numbered(self, triples: Triples, places: list[int]) -> Triples:
         """Rows numbered across batches, streams by their place in the query, and in order."""
@@ -157,7 +161,9 @@ class QueryState:
         terms = Terms()
         triples = triples_of(dict.fromkeys(self.query.streams, _NOTHING), self.query.streams, terms)
         plan = plan_of(self.query, triples.scale)
-        return project(plan, triples, np.empty((0, len(plan.order)), np.int64), terms)
+        return project(
+            plan, Known(triples, triples.end, None), np.empty((0, len(plan.order)), np.int64), terms
+        )
 
     def snapshot(self) -> bytes:
         """The whole state as bytes: what cached tuples refer to, and no more."""

@@ -151,7 +151,8 @@ def truth_of(column: Column, terms: Terms) -> Column:
     truth = np.where(numeric, (number != 0.0) & (number == number), number != 0.0)
     texts = kind == STRING
     if texts.any():
-        empty = terms.worth().value[terms.add(string(""))]
+        number = terms.add(string(""))
+        empty = terms.worth().value[number]
         truth = np.where(texts, column.value != empty, truth)
     return from_truths(truth, ~(numeric | texts | (kind == BOOLEAN)))
 
