@@ -274,7 +274,8 @@ class LinkedState:
         places[rows] = np.arange(len(rows))
         self.store.t64[live, ROW] = places[self.store.t64[live, ROW]]
         if len(partial):
-            self.index.members[partial] = places[self.index.members[partial]]
+            members = np.clip(self.index.members[partial], 0, len(self.held))  # of other patterns: anything
+            self.index.members[partial] = places[members]
         kept, self.held_mask = self.held.take(rows), self.held_mask[rows]
         if not self.index.meta[COUNTING]:  # counts are by value, and values would get new numbers
             self.terms, moved = self.terms.kept(kept.terms)

@@ -151,8 +151,8 @@ def truth_of(column: Column, terms: Terms) -> Column:
     truth = np.where(numeric, (number != 0.0) & (number == number), number != 0.0)
     texts = kind == STRING
     if texts.any():
-        number = terms.add(string(""))
-        empty = terms.worth().value[number]
+        none = terms.add(string(""))
+        empty = terms.worth().value[none]
         truth = np.where(texts, column.value != empty, truth)
     return from_truths(truth, ~(numeric | texts | (kind == BOOLEAN)))
 
@@ -274,7 +274,7 @@ def _regex(arguments: list[Column], terms: Terms) -> Column:
         given = terms.term(int(arguments[2].term[0])).text
         for letter, flag in (("i", re.IGNORECASE), ("s", re.DOTALL), ("m", re.MULTILINE), ("x", re.VERBOSE)):
             flags |= flag if letter in given else 0
-    rows = max(len(text.kind), len(pattern.kind))
+    rows = len(np.broadcast_arrays(text.kind, pattern.kind)[0])
     fine = np.broadcast_to(((text.kind == STRING) | (text.kind == LANG)) & (pattern.kind == STRING), rows)
     pairs = np.stack([np.broadcast_to(text.term, rows), np.broadcast_to(pattern.term, rows)], axis=1)
     truth, wrong = np.zeros(rows, bool), ~fine
