@@ -142,7 +142,7 @@ def as_sparql(query: Any) -> str:
     for name, here in sorted(first.items(), key=lambda item: -len(item[0])):
         text = _renamed(text, name, here)
     rows = " ".join(f"?r{i}" for i in range(len(query.patterns)))
-    return f"SELECT {rows} WHERE {{ {text} }}"
+    return f"PREFIX xsd: <{XSD}> SELECT {rows} WHERE {{ {text} }}"
 
 
 def _renamed(text: str, name: str, here: str) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.linked.terms import Term
+from penstock.linked.terms import XSD, Term
 
+_BARE = {  # literals that need no quotes
+    "integer": r"[+-]?\d+",
+    "decimal": r"[+-]?\d+\.\d+",
+    "double": r"[+-]?\d+(\.\d+)?[eE][+-]?\d+",
+    "boolean": "true|false",
+}
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -31,7 +38,7 @@ class Const:
     """A constant term; a duration such as `200^^xsd:millisecond` also has its unit.
 
     >>> from penstock.linked.nodes import Const
-    >>> from penstock.linked.terms import Term
+    >>> from penstock.linked.terms import XSD, Term
     >>> str(Const(Term("iri", "reports")))
     '<reports>'
     """
@@ -40,6 +47,11 @@ class Const:
     unit: str = ""
 
     def __str__(self) -> str:
+        text, kind = self.term.text, self.term.datatype.removeprefix(XSD)
+        if self.term.datatype == XSD + kind and re.fullmatch(_BARE.get(kind, "(?!)"), text):
+            return text
+        if self.term.datatype.startswith(XSD) and kind != "string":
+            return f"{Term('literal', text, XSD + 'string').ntriples()}^^xsd:{kind}"
         return self.term.ntriples()
 
 
@@ -111,7 +123,7 @@ class Pattern:
     """A triple pattern and the variables of its start and end; "" where it has none.
 
     >>> from penstock.linked.nodes import Const, Pattern, Var
-    >>> from penstock.linked.terms import Term
+    >>> from penstock.linked.terms import XSD, Term
     >>> str(Pattern((Var("s"), Const(Term("iri", "reports")), Var("o")), "T", ""))
     '?s <reports> ?o ?T'
     """
