@@ -282,6 +282,7 @@ class LinkedState:
             kept = Triples(**(vars(kept) | {"terms": moved[kept.terms]}))
         self.held = kept
         columns, _ = columns_of(self.plan, kept, self.held_mask, self.terms)
+        self.index.k64[:] = 0
         relink(
             self.store, self.index, self.plan.scheme, columns, live[np.argsort(self.store.t64[live, ARRIVAL])]
         )
