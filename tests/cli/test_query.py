@@ -66,7 +66,7 @@ def test_the_plan_is_shown(files) -> None:
         (["--stream", "wind=none.nt"], "no file"),
         (["--stream", "other=WIND"], "reads the stream 'wind'"),
         (["--stream", "wind=WIND", "--policy", "clok"], "did you mean 'clock'"),
-        (["--stream", "wind=WIND", "--budget", "much"], "budget"),
+        (["--stream", "wind=WIND", "--budget", "much"], "not a size"),
         (["--stream", "wind=WIND", "--out", "/none/x.csv"], "Nothing can be written"),
     ],
 )

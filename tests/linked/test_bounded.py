@@ -217,7 +217,7 @@ def test_budgets_in_bytes_and_fractions() -> None:
         ({"policy": "life"}, UnknownPolicyError, "not defined for stream queries"),
         ({"policy": "opt"}, UnknownPolicyError, "not defined"),
         ({"budget": ps.Bytes(10)}, BudgetError, "too little"),
-        ({"budget": "much"}, BudgetError, "not a budget"),
+        ({"budget": "much"}, BudgetError, "not a size"),
         ({"allocation": "half"}, PenstockError, "not known"),
         ({"warmup": -1}, PenstockError, "warmup"),
         ({"gain": (1, -1)}, PenstockError, "gain"),
@@ -283,7 +283,7 @@ def test_values_are_compared_by_value() -> None:
 
 
 def test_timestamps_come_back_as_they_were() -> None:
-    start = pd.to_datetime(["2024-05-01T12:00:00Z", "2024-05-01T12:00:00.1Z"])
+    start = pd.to_datetime(["2024-05-01T12:00:00Z", "2024-05-01T12:00:00.1Z"], format="ISO8601")
     text = """SELECT ?a ?T FROM STREAM w { ?a p ?x ?T . ?b p ?x ?U . FILTER (?a != ?b) }
         CONTEXT ((?T - ?U) <= 100^^xsd:millisecond && ?T >= "2024-05-01T12:00:00Z"^^xsd:dateTime)"""
     run = ps.StreamQuery.parse(text).run(

@@ -14,14 +14,13 @@ import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
-from penstock.joins.config import table_bytes
 from penstock.kernels.linked import lives
 from penstock.kernels.many import apportion
 from penstock.linked.binding import columns_of, masks_of
 from penstock.linked.files import read_background, read_triples
 from penstock.linked.plan import Plan, plan_of
 from penstock.linked.query import StreamQuery, warn_unbounded
-from penstock.linked.state import LinkedConfig, LinkedState
+from penstock.linked.state import LinkedConfig, LinkedState, bytes_of
 from penstock.linked.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples, triples_of
@@ -203,9 +202,15 @@ def _limits(budget: Budget, allocation: str, config: LinkedConfig, need: _Need) 
 def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row_bytes: float) -> int:
     """The most tuples whose tables, scores and rows a budget in bytes holds."""
 
+    if config.policy.counts_keys:
+        raise BudgetError(
+            f"{config.policy.name} counts keys exactly in stream queries, which no number of bytes bounds; give "
+            "Tuples or Fraction."
+        )
+
     def size(tuples: int) -> float:
         built = dataclasses.replace(config, limits=(tuples,)).build(plan)
-        return table_bytes(*built) + tuples * row_bytes
+        return bytes_of(*built) + tuples * row_bytes
 
     least = size(1)
     per_tuple = (size(PROBE) - least) / PROBE

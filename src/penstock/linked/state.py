@@ -12,7 +12,6 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.joins.config import table_bytes
 from penstock.kernels import counts
-from penstock.kernels.counts import new_counts
 from penstock.kernels.drive import LOGGED, PAIRS
 from penstock.kernels.hooks import match_key
 from penstock.kernels.jit import interpreted
@@ -110,6 +109,12 @@ class LinkedOutput:
     counts: np.ndarray
     times: np.ndarray
     log: np.ndarray
+
+
+def bytes_of(store: Store, index: Index, expiry: Expiry, policy: Any) -> int:
+    """Bytes of the tables of a query; exact counts of keys, which grow, are not among them."""
+    fixed = tuple(part for name, part in index._asdict().items() if name != "counts")
+    return table_bytes(store, fixed, expiry, policy)
 
 
 class LinkedState:
@@ -296,10 +301,7 @@ class LinkedState:
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed."""
         beyond = self.config.policy.bytes_beyond(self.policy)
-        return (
-            table_bytes(self.store, tuple(self.index._replace(counts=new_counts())), self.expiry, self.policy)
-            - beyond
-        )
+        return bytes_of(self.store, self.index, self.expiry, self.policy) - beyond
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
