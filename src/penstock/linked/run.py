@@ -204,7 +204,7 @@ def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row_bytes: float) 
 
     if config.policy.counts_keys:
         raise BudgetError(
-            f"{config.policy.name} counts keys exactly in stream queries, which no number of bytes bounds; give "
+            f"{config.policy.name} counts keys exactly in stream queries, which no bytes bound; give "
             "Tuples or Fraction."
         )
 
