@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         optimal_join,
         plan,
     )
+    from penstock.linked import LinkedRun, LinkedStats, StreamQuery
     from penstock.lookup import LookupCache, LookupRun, LookupStats, plan_lookup
     from penstock.patterns import Pattern, PatternSet
     from penstock.queues import SpillQueue, SpillQueues
@@ -47,6 +48,8 @@ __all__ = [
     "JoinState",
     "JoinStats",
     "Landmark",
+    "LinkedRun",
+    "LinkedStats",
     "LookupCache",
     "LookupRun",
     "LookupStats",
@@ -62,6 +65,7 @@ __all__ = [
     "Rows",
     "SpillQueue",
     "SpillQueues",
+    "StreamQuery",
     "Tuples",
     "WindowJoin",
     "Within",
@@ -80,6 +84,7 @@ _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
     "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "linked": ("LinkedRun", "LinkedStats", "StreamQuery"),
     "lookup": ("LookupCache", "LookupRun", "LookupStats", "plan_lookup"),
     "patterns": ("Pattern", "PatternSet"),
     "queues": ("SpillQueue", "SpillQueues"),

@@ -96,6 +96,22 @@ class MissingKeyError(PenstockError):
     """A stream asks for a key that a table does not have, where that was said to be an error."""
 
 
+class TermError(PenstockError):
+    """A text or a value is no RDF term, or a file of triples cannot be read; the message has the line."""
+
+
+class QueryError(PenstockError):
+    """A stream query does not make sense: its variables, its streams or its context."""
+
+
+class QuerySyntaxError(QueryError):
+    """The text of a stream query cannot be read; the message has line, column and a caret."""
+
+
+class UnsupportedQueryError(QueryError):
+    """A stream query asks for a part of SPARQL that the language does not have."""
+
+
 def hint(given: object, allowed: Iterable[object]) -> str:
     """The tail of a message: the closest allowed word, and the list of all of them.
 

@@ -1,4 +1,4 @@
-"""The command line: joins, plans, lookups, patterns, queues and the demo.
+"""The command line: joins, plans, lookups, patterns, stream queries, queues and the demo.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -15,6 +15,7 @@ from penstock.cli.lookup import enrich, plan_lookup
 from penstock.cli.match import match
 from penstock.cli.plan import plan
 from penstock.cli.policies import policies
+from penstock.cli.query import query
 from penstock.cli.queues import queues
 from penstock.cli.reproduce import reproduce
 
@@ -36,6 +37,10 @@ for command, example in (
     ),
     (policies, "penstock policies --json policies.json"),
     (match, "penstock match query.neel events.parquet --type kind --time ts --out matches.parquet"),
+    (
+        query,
+        "penstock query similar.rq --stream windSpeed=wind.nt --budget '2000 tuples' --out rows.csv",
+    ),
     (
         join,
         "penstock join shown/ clicked/ --on ad --time ts --within '10 minutes' --budget '64 MiB' --out hits "

@@ -94,6 +94,7 @@ class Policy:
     counts_bytes: ClassVar[bool] = True  # works under a byte budget
     bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
     needs_model: ClassVar[bool] = False
+    by_recency: ClassVar[bool] = False  # any use counts alike, however small its share in a result
     reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 

@@ -51,6 +51,7 @@ class Lru(Policy):
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True
+    by_recency: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LruState | LruEachState:
         """An empty queue."""

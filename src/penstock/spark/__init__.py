@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.spark.many import bounded_join_many
     from penstock.spark.match import match_pattern
     from penstock.spark.monitor import PipelineMonitor
+    from penstock.spark.query import stream_query
     from penstock.spark.queue_source import register_queue_source
     from penstock.spark.reconciliation import reconcile
     from penstock.spark.split import write_split
@@ -29,6 +30,7 @@ __all__ = [
     "match_pattern",
     "reconcile",
     "register_queue_source",
+    "stream_query",
     "write_split",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "match_pattern": "match",
     "reconcile": "reconciliation",
     "register_queue_source": "queue_source",
+    "stream_query": "query",
     "write_split": "split",
 }
 

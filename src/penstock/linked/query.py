@@ -1,0 +1,227 @@
+"""`StreamQuery`: a continuous query over streams of timed triples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.linked.nodes import Query
+from penstock.linked.parser import parse_query
+
+if TYPE_CHECKING:
+    from penstock.columns import Table
+    from penstock.linked.plan import Plan
+    from penstock.linked.stats import LinkedRun
+    from penstock.linked.stream import QueryState
+
+
+class UnboundedContextWarning(UserWarning):
+    """The context of a query lets some triples never expire."""
+
+
+@dataclass(frozen=True)
+class StreamQuery:
+    """Triples of one or several streams that go together: in their terms, and in their times.
+
+    Examples
+    --------
+    Sensors that report the same wind speed within 200 ms (listing 1 of the CLOCK paper):
+
+    >>> import penstock as ps
+    >>> query = ps.StreamQuery.parse('''
+    ...     SELECT ?sensor1, ?sensor2 FROM STREAM windSpeed
+    ...     WHERE {
+    ...         ?sensor1 reports ?windSpeed ?T1 .
+    ...         ?sensor2 reports ?windSpeed ?T2 .
+    ...         FILTER (?sensor1 != ?sensor2) .
+    ...         FILTER (?windSpeed >= 10^^xsd:int) .
+    ...     }
+    ...     CONTEXT ((?T1 - ?T2) <= 200^^xsd:millisecond) .''')
+    >>> readings = {
+    ...     "s": ["a", "b", "c", "d"],
+    ...     "p": ["reports"] * 4,
+    ...     "o": [12, 12, 7, 12],
+    ...     "start": [0, 100, 150, 250],
+    ... }
+    >>> run = query.run({"windSpeed": readings}, budget=ps.Tuples(10), policy="clock")
+    >>> run.rows.to_pylist()[0], run.stats.results
+    ({'sensor1': 'b', 'sensor2': 'a'}, 4)
+    """
+
+    text: str
+    query: Query
+
+    @classmethod
+    def parse(cls, text: str) -> StreamQuery:
+        """A query from its text.
+
+        >>> import penstock as ps
+        >>> ps.StreamQuery.parse("SELECT ?s FROM STREAM w WHERE { ?s reports ?v ?T }").streams
+        ('w',)
+        """
+        return cls(text, parse_query(text))
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that the query reads.
+
+        >>> import penstock as ps
+        >>> ps.StreamQuery.parse("SELECT ?s FROM STREAM w, v WHERE { ?s reports ?v ?T }").streams
+        ('w', 'v')
+        """
+        return self.query.streams
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of its rows.
+
+        >>> import penstock as ps
+        >>> ps.StreamQuery.parse("SELECT * FROM STREAM w WHERE { ?s reports ?v ?T }").columns
+        ['s', 'v', 'T']
+        """
+        return [item.name for item in self.query.items]
+
+    def explain(self, unit: str = "ms", rates: Sequence[float] | None = None) -> str:
+        """The plan as text: caches, joins, when what is cached expires, and where conditions are checked.
+
+        >>> import penstock as ps
+        >>> text = "SELECT * FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?T - ?U) <= 5)"
+        >>> print(ps.StreamQuery.parse(text).explain())
+        SELECT ?a ?x ?b ?T ?U from w
+        cache 1: ?a <r> ?x ?T, shared with ?b <r> ?x ?U
+          a triple expires 5 ms after its start
+        join 1: ?a <r> ?x ?T with ?b <r> ?x ?U on ?x
+          every pair: abs((?T - ?U)) <= 5
+        """
+        from penstock.linked.show import explain
+
+        return explain(self._plan(unit, rates))
+
+    def _plan(self, unit: str, rates: Sequence[float] | None = None) -> Plan:
+        from penstock.linked.plan import plan_of
+        from penstock.linked.triples import Scale
+        from penstock.units import time_unit
+
+        return plan_of(self.query, Scale(time_unit(unit)), rates)
+
+    def run(
+        self,
+        streams: Mapping[str, Table],
+        *,
+        budget: Any = None,
+        policy: Any = "clock",
+        allocation: str = "unified",
+        object: str = "literal",
+        unit: str = "ms",
+        collect: bool = True,
+        exact: bool = True,
+        warmup: int = 0,
+        gain: tuple[float, float] = (1.0, 0.5),
+        seed: int = 0,
+        log: bool = False,
+    ) -> LinkedRun:
+        """Run the query over whole streams.
+
+        Parameters
+        ----------
+        streams
+            A dict of name to table: pandas, Arrow or dicts of arrays with the columns `s`, `p`, `o`, `start`
+            and, for facts, `end`; or the path of a file of triples with times.
+        budget
+            `Tuples(n)`, `Fraction(0.2)` or `Bytes("64 MiB")` for all caches together; None: no limit.
+        policy
+            Who goes when the memory is full: `"clock"`, `"lru"`, `"clock-exp:rho=0.5"`, ...
+        allocation
+            `"unified"`: one pool for all caches; `"equal"` or `"proportional"` to the triples that match: a
+            pool per cache.
+        object
+            What a text in the column `o` is that is not written as a term: a `"literal"` or an `"iri"`.
+        unit
+            That of numeric times.
+        collect, exact
+            Whether to give rows, and to count what unlimited memory would have given.
+        warmup
+            The results of the first triples, so many, are not counted.
+        gain
+            What a full result and a partial one add to the score of a cached tuple.
+
+        Examples
+        --------
+        >>> import penstock as ps
+        >>> table = {"s": ["a", "b"], "p": ["r", "r"], "o": [5, 5.0], "start": [0, 1]}
+        >>> text = "SELECT ?a ?b FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT (signed(?U - ?T) = 1)"
+        >>> ps.StreamQuery.parse(text).run({"w": table}).rows.to_pylist()
+        [{'a': 'a', 'b': 'b'}]
+        """
+        from penstock.linked.run import Options, run_query
+
+        options = Options(
+            budget=budget,
+            policy=policy,
+            allocation=allocation,
+            objects=object,
+            unit=unit,
+            collect=collect,
+            exact=exact,
+            warmup=warmup,
+            gain=gain,
+            seed=seed,
+            log=log,
+        )
+        return run_query(self, streams, options)
+
+    def start(
+        self,
+        *,
+        budget: Any,
+        policy: Any = "clock",
+        object: str = "literal",
+        unit: str = "ms",
+        gain: tuple[float, float] = (1.0, 0.5),
+        rates: Sequence[float] | None = None,
+        seed: int = 0,
+    ) -> QueryState:
+        """A state that takes triples batch by batch, for streams without an end.
+
+        `rates` say how many triples match each pattern, which decides the order of joins; the order of the
+        text if not given. The rest is as for `run`.
+
+        >>> import penstock as ps
+        >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
+        >>> ps.StreamQuery.parse(text).start(budget="1000 tuples").budget
+        Tuples(n=1000)
+        """
+        from penstock.linked.stream import QueryState, StreamOptions
+
+        return QueryState(
+            StreamOptions(
+                text=self.text,
+                budget=budget,
+                policy=policy,
+                objects=object,
+                unit=unit,
+                gain=gain,
+                rates=None if rates is None else tuple(rates),
+                seed=seed,
+            )
+        )
+
+
+def warn_unbounded(plan: Plan, budget: Any) -> None:
+    """Say so if the context lets some triples never expire."""
+    forever = plan.unbounded
+    if not forever:
+        return
+    shown = "; ".join(str(plan.query.patterns[i]) for i in forever)
+    only = (
+        "and there is no budget"
+        if budget is None
+        else f"and the budget ({budget}) is the only bound of memory"
+    )
+    warnings.warn(
+        f"The context does not bound how long these patterns keep their triples, {only}: {shown}.",
+        UnboundedContextWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,229 @@
+"""A query over streams without an end: batches in, rows out, and the state as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.budget import Bytes, Tuples
+from penstock.errors import BudgetError, ColumnError, SnapshotError
+from penstock.joins import snapshot as snapshots
+from penstock.kernels.linked import Index
+from penstock.kernels.stream import Expiry
+from penstock.linked.binding import masks_of
+from penstock.linked.files import read_background
+from penstock.linked.parser import parse_query
+from penstock.linked.plan import plan_of
+from penstock.linked.results import Known, project
+from penstock.linked.run import Options, check_options, in_bytes
+from penstock.linked.sharding import partition_variable, restricted
+from penstock.linked.state import LinkedConfig, LinkedOutput, LinkedState
+from penstock.linked.terms import Terms
+from penstock.linked.triples import Triples, triples_of
+
+if TYPE_CHECKING:
+    from penstock.columns import Table
+
+ROOM = 1 << 16  # rows that are held besides those in use
+TEXT_BYTES = 96  # of the terms of a triple, about
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How to run a query over batches, as given to `StreamQuery.start`."""
+
+    text: str
+    budget: Any
+    policy: Any
+    objects: str = "literal"
+    unit: str = "ms"
+    gain: tuple[float, float] = (1.0, 0.5)
+    rates: tuple[float, ...] | None = None
+    seed: int = 0
+    shard: tuple[int, int] | None = None  # which of how many buckets, by the variable that all patterns have
+
+
+class QueryState:
+    """The state of a `StreamQuery` over streams without an end; `StreamQuery.start` makes one.
+
+    Triples must come in order of time, across batches too.
+
+    >>> import penstock as ps
+    >>> text = "SELECT ?a ?b FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT (signed(?U - ?T) = 1)"
+    >>> state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(100))
+    >>> state.process({"w": {"s": ["a"], "p": ["r"], "o": [5], "start": [0]}}).rows.num_rows
+    0
+    >>> copy = type(state).restore(state.snapshot())
+    >>> copy.process({"w": {"s": ["b"], "p": ["r"], "o": [5.0], "start": [1]}}).rows.to_pylist()
+    [{'a': 'a', 'b': 'b'}]
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self.options, self.query = options, parse_query(options.text)
+        budget, self.policy = check_options(
+            Options(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
+        )
+        if not isinstance(budget, Tuples | Bytes):
+            raise BudgetError(
+                f"A stream needs a budget in tuples or bytes, for its length is unknown; {options.budget!r} "
+                "was given."
+            )
+        self.budget: Tuples | Bytes = budget
+        self.state: LinkedState | None = None
+        self.offsets = np.zeros(len(self.query.streams), np.int64)
+        self.latest = -np.inf
+
+    def process(
+        self, streams: Mapping[str, Table], *, collect: bool = True, log: bool = False
+    ) -> LinkedOutput:
+        """Process a batch: a table for each stream, or for some of them."""
+        terms = Terms() if self.state is None else self.state.terms
+        names = [name for name in self.query.streams if name in streams]
+        foreign = set(streams) - set(self.query.streams)
+        if foreign or not names:
+            raise ColumnError(
+                f"A batch has tables for the streams {', '.join(self.query.streams)}; given: "
+                f"{', '.join(map(str, streams)) or 'none'}."
+            )
+        background = [] if self.state is not None else read_background(self.query.background)
+        triples = triples_of(
+            streams,
+            names,
+            terms,
+            unit=self.options.unit,
+            objects=self.options.objects,
+            background=background,
+            scale=None if self.state is None else self.state.config.scale,
+            stamp_unit="us",
+        )
+        triples = self._numbered(triples, [self.query.streams.index(name) for name in names])
+        if self.state is None:
+            self.state = LinkedState(self._config(triples), terms)
+        mask = None
+        if self.options.shard is not None:
+            mask = masks_of(self.state.plan, triples, terms)
+            variable = partition_variable(self.query)
+            if variable is not None:
+                mask = restricted(self.query, variable, triples, mask, terms, self.options.shard)
+        out = self.state.process(triples, collect=collect, log=log, mask=mask)
+        if self.state.held is not None and len(self.state.held) > 2 * self.state.totals()["buffered"] + ROOM:
+            self.state.compact()
+        return out
+
+    def _numbered(self, triples: Triples, places: list[int]) -> Triples:
+        """Rows numbered across batches, streams by their place in the query, and in order."""
+        timed = triples.stream >= 0
+        stream = np.where(timed, np.array([*places, -1])[triples.stream], -1)
+        row = triples.row + np.where(timed, self.offsets[stream], 0)
+        for place in places:
+            self.offsets[place] += int(np.count_nonzero(stream == place))
+        order = np.lexsort((row, stream, triples.start))
+        start = triples.start[timed]
+        if len(start):
+            if start.min() < self.latest:
+                raise ColumnError(
+                    f"Triples must come in order of time, across batches too; {start.min():g} came after "
+                    f"{self.latest:g}."
+                )
+            self.latest = float(start.max())
+        return Triples(**(vars(triples) | {"stream": stream, "row": row})).take(order)
+
+    def _config(self, triples: Triples) -> LinkedConfig:
+        options = self.options
+        config = LinkedConfig(
+            text=options.text,
+            scale=triples.scale,
+            policy=self.policy,
+            limits=(1,),
+            still=int(np.count_nonzero(triples.stream < 0)),
+            rates=options.rates,
+            gain=options.gain,
+            seed=options.seed,
+        )
+        tuples = self.budget.n
+        if isinstance(self.budget, Bytes):
+            plan = config.plan()
+            row_bytes = 64 + 8 * len(plan.ports) + 17 * len(plan.operands) + TEXT_BYTES
+            tuples = in_bytes(self.budget, config, plan, row_bytes)
+        return LinkedConfig(**(vars(config) | {"limits": (tuples,)}))
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """The counters since the start."""
+        return {} if self.state is None else self.state.totals()
+
+    def empty(self) -> pa.Table:
+        """A table of no rows."""
+        terms = Terms()
+        triples = triples_of(dict.fromkeys(self.query.streams, _NOTHING), self.query.streams, terms)
+        plan = plan_of(self.query, triples.scale)
+        return project(
+            plan, Known(triples, triples.end, None), np.empty((0, len(plan.order)), np.int64), terms
+        )
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes: what cached tuples refer to, and no more."""
+        state = self.state
+        own = {"options": self.options, "offsets": self.offsets, "latest": self.latest}
+        if state is None:
+            return snapshots.pack(_EMPTY, None, None, own)
+        state.compact()
+        extra = own | {
+            "index": state.index._asdict() | {"k32": None},
+            "expiry": tuple(state.expiry.queue),
+            "held": None if state.held is None else vars(state.held),
+            "mask": state.held_mask,
+            "terms": state.terms.stored,
+            "counters": (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds),
+        }
+        return snapshots.pack(state.config, state.store, state.policy, extra)
+
+    @classmethod
+    def restore(cls, data: bytes) -> QueryState:
+        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        config, store, policy, extra = snapshots.unpack(data, object, object)
+        options = extra.get("options")
+        if not isinstance(options, StreamOptions) or not isinstance(config, LinkedConfig | _Empty):
+            raise SnapshotError("The snapshot is of another operator: it has no options of a query.")
+        restored = cls(options)
+        restored.offsets, restored.latest = extra["offsets"], extra["latest"]
+        if isinstance(config, _Empty):
+            return restored
+        state = LinkedState.__new__(LinkedState)
+        state.config, state.plan, state.store, state.policy = config, config.plan(), store, policy
+        index = Index(**extra["index"])
+        state.index = index._replace(k32=index.k64.view(np.int32))
+        state.expiry = Expiry(_queue(extra["expiry"]))
+        state.held = None if extra["held"] is None else Triples(**extra["held"])
+        state.held_mask = extra["mask"]
+        state.terms = Terms.from_stored(extra["terms"])
+        state.late_dropped, state.single, state.matched, state.unmatched, state.seconds = extra["counters"]
+        state.ready()
+        restored.state = state
+        return restored
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        if self.state is not None:
+            self.state.check()
+
+
+@dataclass(frozen=True)
+class _Empty:
+    """Stands for the config of a query that has seen nothing yet."""
+
+    seen: int = 0
+
+
+_EMPTY = _Empty()
+_NOTHING = pa.table({name: pa.array([], pa.string()) for name in "spo"} | {"start": pa.array([], pa.int64())})
+
+
+def _queue(parts: tuple[Any, ...]) -> Any:
+    from penstock.kernels.queue import Queue
+
+    return Queue(*parts)

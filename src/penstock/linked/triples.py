@@ -1,0 +1,358 @@
+"""Streams of timed triples: tables of columns to numbers of terms and times on one scale."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from penstock.columns import Table, column, column_names, times_of
+from penstock.errors import ColumnError, TermError, hint
+from penstock.linked.terms import Term, Terms, from_native, parse_term, string
+from penstock.units import duration
+
+LONG_NAMES = {"s": "subject", "p": "predicate", "o": "object"}
+OBJECTS = ("literal", "iri")
+_COARSER = {"ns": "us", "us": "ms"}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the numbers of times are: their unit, and whether they were timestamps, with a zone or not."""
+
+    unit: str = "ms"
+    stamps: bool = False
+    aware: bool = False
+    whole: bool = True
+
+    def restored(self, times: np.ndarray) -> pa.Array:
+        """Times as they came: whole numbers, floats or timestamps; null where there is none (infinite).
+
+        >>> import numpy as np
+        >>> from penstock.linked.triples import Scale
+        >>> Scale().restored(np.array([1.0, np.inf])).to_pylist()
+        [1, None]
+        """
+        open_ = ~np.isfinite(times)
+        if not self.whole:
+            return pa.array(times, mask=open_)
+        numbers = pa.array(np.where(open_, 0, times).astype(np.int64), mask=open_)
+        if not self.stamps:
+            return numbers
+        return numbers.cast(pa.timestamp(self.unit, "UTC" if self.aware else None))
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Timed triples in the order in which they are processed; terms by their numbers.
+
+    An event ends when it starts, a fact later; an open one has no end yet (infinite). A row that closes an
+    open fact has its time as start and end, and `closes` set. Background triples have no time and come first.
+    """
+
+    terms: np.ndarray  # n x 3
+    start: np.ndarray
+    end: np.ndarray
+    stream: np.ndarray  # which of the streams, -1: background
+    row: np.ndarray  # the number of the row in its stream
+    closes: np.ndarray
+    scale: Scale
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, which: np.ndarray) -> Triples:
+        """Some of them.
+
+        >>> import numpy as np
+        >>> from penstock.linked.terms import Terms
+        >>> from penstock.linked.triples import triples_of
+        >>> table = {"s": ["a", "b"], "p": ["r", "r"], "o": [1, 2], "start": [5, 6]}
+        >>> triples_of({"w": table}, ["w"], Terms()).take(np.array([1])).row.tolist()
+        [1]
+        """
+        return Triples(
+            self.terms[which],
+            self.start[which],
+            self.end[which],
+            self.stream[which],
+            self.row[which],
+            self.closes[which],
+            self.scale,
+        )
+
+
+def triples_of(
+    streams: Mapping[str, Table],
+    names: Sequence[str],
+    terms: Terms,
+    *,
+    unit: str = "ms",
+    objects: str = "literal",
+    background: Sequence[Table] = (),
+    scale: Scale | None = None,
+    stamp_unit: str | None = None,
+) -> Triples:
+    """The triples of the named streams in the order (start, stream, row), behind the background ones.
+
+    >>> from penstock.linked.terms import Terms
+    >>> from penstock.linked.triples import triples_of
+    >>> table = {"s": ["a", "b"], "p": ["r", "r"], "o": [1, 2], "start": [6, 5]}
+    >>> triples_of({"w": table}, ["w"], Terms()).start.tolist()
+    [5.0, 6.0]
+    """
+    if objects not in OBJECTS:
+        raise ColumnError(f"object={objects!r} is not known{hint(objects, OBJECTS)}")
+    if not isinstance(streams, Mapping):
+        raise ColumnError(f"streams takes a dict of name to table; {type(streams).__name__} was given.")
+    for name in names:
+        if name not in streams:
+            raise ColumnError(
+                f"The query reads the stream {name!r}, which was not given{hint(name, streams)}"
+            )
+    parts = [_coded(streams[name], name, terms, objects) for name in names]
+    still = [_coded(table, "background", terms, objects) for table in background]
+    starts, ends, closing, found = _times([streams[name] for name in names], names, unit, stamp_unit)
+    if scale is not None and (scale.unit, scale.stamps, scale.aware) != (
+        found.unit,
+        found.stamps,
+        found.aware,
+    ):
+        raise ColumnError(f"Times changed from {scale} to {found}; the batches of a stream have one kind.")
+    sizes = [len(part) for part in parts]
+    calm = sum(len(part) for part in still)
+    everything = np.concatenate([*still, *parts]) if parts or still else np.empty((0, 3), np.int64)
+    start = np.concatenate([np.full(calm, -np.inf), *starts])
+    stream = np.concatenate([np.full(calm, -1), np.repeat(np.arange(len(names)), sizes)]).astype(np.int64)
+    triples = Triples(
+        everything,
+        start,
+        np.concatenate([np.full(calm, np.inf), *ends]),
+        stream,
+        np.concatenate([np.arange(calm), *(np.arange(size) for size in sizes)]).astype(np.int64),
+        np.concatenate([np.zeros(calm, bool), *closing]),
+        found,
+    )
+    if len(start) > 1 and (start[1:] < start[:-1]).any():
+        return triples.take(np.argsort(start, kind="stable"))
+    return triples
+
+
+def _named(table: Table, short: str, stream: str) -> str:
+    """The name of a column, which may be written out."""
+    names = column_names(table)
+    for name in (short, LONG_NAMES[short]):
+        if name in names:
+            return name
+    raise ColumnError(
+        f"The stream {stream!r} has no column {short!r}; a stream of triples has s, p, o, start and, for "
+        f"facts, end. It has: {', '.join(map(str, names))}"
+    )
+
+
+def _coded(table: Table, stream: str, terms: Terms, objects: str) -> np.ndarray:
+    """The numbers of the terms of a table."""
+    resources = [_arrow(table, _named(table, short, stream), stream) for short in "sp"]
+    coded = [_resources(array, stream, short, terms) for array, short in zip(resources, "sp", strict=True)]
+    coded.append(_objects(_arrow(table, _named(table, "o", stream), stream), stream, terms, objects))
+    return np.stack(coded, axis=1)
+
+
+def _arrow(table: Table, name: str, stream: str) -> pa.Array:
+    """A column as one Arrow array, or as it is if it holds values of several kinds."""
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        array = table.column(name)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    series = column(table, name, stream)
+    try:
+        return pa.array(series, from_pandas=series.dtype.kind != "f")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+        return series.tolist()
+
+
+def _refuse_nulls(array: Any, stream: str, name: str) -> None:
+    empty = array.null_count if isinstance(array, pa.Array) else sum(value is None for value in array)
+    if empty:
+        where = next(
+            i for i, value in enumerate(array) if value is None or not getattr(value, "is_valid", True)
+        )
+        raise ColumnError(
+            f"The column {name!r} of the stream {stream!r} has no value in row {where}; drop such rows."
+        )
+
+
+def _resources(array: Any, stream: str, name: str, terms: Terms) -> np.ndarray:
+    """Subjects or predicates: texts are IRIs, brackets optional, `_:x` a blank node."""
+    _refuse_nulls(array, stream, name)
+    if isinstance(array, pa.Array) and pa.types.is_integer(array.type):
+        array = array.cast(pa.string())
+    if not isinstance(array, pa.Array) or not _is_text(array.type):
+        raise ColumnError(
+            f"The column {name!r} of the stream {stream!r} holds IRIs as texts; it is "
+            f"{getattr(array, 'type', 'of mixed types')}."
+        )
+    indices, texts = _distinct(array)
+    plain = [text[1:-1] if text[:1] == "<" and text[-1:] == ">" else text for text in texts]
+    special = [i for i, text in enumerate(plain) if text[:2] == "_:" or "\\" in text or not text]
+    for i in special:
+        if not plain[i] or plain[i] == "_:":
+            raise TermError(f"{texts[i]!r} in the column {name!r} of the stream {stream!r} is no IRI.")
+    numbers = terms.add_iris(plain)
+    for i in special:
+        if plain[i][:2] == "_:":
+            numbers[i] = terms.add(Term("blank", plain[i][2:]))
+        elif texts[i][:1] == "<":
+            numbers[i] = terms.add(parse_term(texts[i]))
+    return numbers[indices]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or kind == pa.string_view()
+        or pa.types.is_null(kind)
+    )
+
+
+def _distinct(array: pa.Array) -> tuple[np.ndarray, list[str]]:
+    """The distinct texts of a column, and which of them each row has."""
+    if pa.types.is_null(array.type):
+        return np.empty(0, np.int64), []
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+
+
+def _objects(array: Any, stream: str, terms: Terms, objects: str) -> np.ndarray:
+    """Objects: numbers, truth values and timestamps are literals, texts terms or strings."""
+    _refuse_nulls(array, stream, "o")
+    if not isinstance(array, pa.Array):
+        return np.array([_mixed(value, terms, objects) for value in array], np.int64)
+    kind = array.type
+    if _is_text(kind):
+        indices, texts = _distinct(array)
+        return np.array([_text(text, terms, objects) for text in texts], np.int64)[indices]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        codes, values = pd.factorize(array.to_numpy(zero_copy_only=False), use_na_sentinel=False)
+        return np.array([terms.add_native(value) for value in values.tolist()], np.int64)[codes]
+    if pa.types.is_boolean(kind):
+        pair = np.array([terms.add(from_native(truth)) for truth in (False, True)])
+        return pair[array.to_numpy(zero_copy_only=False).astype(np.int64)]
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        stamps = array.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+        codes, values = pd.factorize(stamps.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        numbers = [
+            terms.add(from_native(_stamp(value, getattr(kind, "tz", None)))) for value in values.tolist()
+        ]
+        return np.array(numbers, np.int64)[codes]
+    if pa.types.is_decimal(kind):
+        return np.array([terms.add(from_native(value)) for value in array.to_pylist()], np.int64)
+    raise ColumnError(
+        f"The column 'o' of the stream {stream!r} is {kind}; allowed are texts, numbers, booleans "
+        "and timestamps."
+    )
+
+
+def _stamp(micro: int, zone: str | None) -> datetime.datetime:
+    zoned = datetime.UTC if zone is not None else None
+    return datetime.datetime(1970, 1, 1, tzinfo=zoned) + datetime.timedelta(microseconds=micro)
+
+
+def _text(text: str, terms: Terms, objects: str) -> int:
+    """A text as an object: a term if it is written as one."""
+    if text[:1] in ("<", '"') or text[:2] == "_:":
+        try:
+            return terms.add(parse_term(text))
+        except TermError:
+            pass
+    return terms.add(Term("iri", text) if objects == "iri" else string(text))
+
+
+def _mixed(value: Any, terms: Terms, objects: str) -> int:
+    if isinstance(value, str):
+        return _text(value, terms, objects)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return terms.add_native(value)
+    if isinstance(value, bool | np.bool_ | np.number | decimal.Decimal | datetime.datetime):
+        return terms.add(from_native(value))
+    raise TermError(f"{value!r} ({type(value).__name__}) in the column 'o' is no RDF term.")
+
+
+def _times(
+    tables: Sequence[Table], names: Sequence[str], unit: str, stamp_unit: str | None
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], Scale]:
+    """Starts, ends and which rows close a fact, of each stream, on one scale."""
+    columns: list[pd.Series] = []
+    empty: list[np.ndarray] = []
+    for table, name in zip(tables, names, strict=True):
+        start = column(table, "start", name)
+        end = column(table, "end", name) if "end" in column_names(table) else start
+        unset, open_ = start.isna().to_numpy(), end.isna().to_numpy()
+        if unset.any():
+            if (unset & open_).any():
+                where = int(np.flatnonzero(unset & open_)[0])
+                raise ColumnError(f"Row {where} of the stream {name!r} has neither start nor end.")
+            start = start.where(~unset, end)
+        if open_.any():
+            end = end.where(~open_, start)
+        if _is_nullable(start) and (unset.any() or open_.any()):
+            start, end = start.infer_objects(), end.infer_objects()
+        columns += [start, end] if end is not start else [start]
+        empty += [unset, open_, np.array([end is not start])]
+    times = times_of(columns, [str(series.name) for series in columns], unit)
+    arrays, scale = _coarse(list(times.arrays), times.unit, columns, stamp_unit)
+    starts, ends, closing = [], [], []
+    for i, name in enumerate(names):
+        unset, open_, has_end = empty[3 * i : 3 * i + 3]
+        begin = arrays.pop(0).astype(np.float64)
+        finish = arrays.pop(0).astype(np.float64) if has_end[0] else begin
+        late = np.flatnonzero(finish < begin)
+        if len(late):
+            raise ColumnError(f"Row {int(late[0])} of the stream {name!r} ends before it starts.")
+        starts.append(begin)
+        ends.append(np.where(open_, np.inf, finish) if open_.any() else finish)
+        closing.append(unset)
+    return starts, ends, closing, scale
+
+
+def _is_nullable(series: pd.Series) -> bool:
+    return series.dtype == object
+
+
+def _coarse(
+    arrays: list[np.ndarray], unit: str, columns: Sequence[pd.Series], wanted: str | None
+) -> tuple[list[np.ndarray], Scale]:
+    """Timestamps in a wanted unit, or in the coarsest down to milliseconds that holds them all.
+
+    Floats are exact to 2^53, which is 1970 +- 285 years in microseconds.
+    """
+    stamps = any(series.dtype.kind in "MO" or "timestamp" in str(series.dtype) for series in columns)
+    if not stamps:
+        whole = all(array.dtype.kind == "i" for array in arrays)
+        return arrays, Scale(unit, whole=whole)
+    if wanted is not None:
+        factor = duration(f"1 {unit}", wanted)
+        return [_rescaled(array, factor) for array in arrays], Scale(
+            wanted, stamps=True, aware=_aware(columns)
+        )
+    while unit in _COARSER and all((array % 1000 == 0).all() for array in arrays):
+        arrays, unit = [array // 1000 for array in arrays], _COARSER[unit]
+    return arrays, Scale(unit, stamps=True, aware=_aware(columns))
+
+
+def _rescaled(array: np.ndarray, factor: float) -> np.ndarray:
+    return array * int(factor) if factor >= 1 else array / round(1 / factor)
+
+
+def _aware(columns: Sequence[pd.Series]) -> bool:
+    return any(isinstance(s.dtype, pd.DatetimeTZDtype) or "tz=" in str(s.dtype) for s in columns)

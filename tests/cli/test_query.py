@@ -1,0 +1,78 @@
+"""`penstock query`: what it prints and writes, and its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "120"})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    query = tmp_path / "similar.rq"
+    query.write_text(
+        "SELECT ?a ?b FROM STREAM wind WHERE { ?a reports ?v ?T . ?b reports ?v ?U . FILTER (?a != ?b) }\n"
+        "CONTEXT ((?T - ?U) <= 1^^xsd:second)"
+    )
+    wind = tmp_path / "wind.nt"
+    ten = '"10"^^<http://www.w3.org/2001/XMLSchema#int>'
+    wind.write_text(
+        f"# three readings\n<x> <reports> {ten} 0 .\n<y> <reports> {ten} 900 .\n<z> <reports> {ten} 1800 .\n"
+    )
+    return query, wind
+
+
+def test_rows_are_printed_and_written(files, tmp_path: Path) -> None:
+    query, wind = files
+    printed = run("query", query, "--stream", f"wind={wind}", "--budget", "10 tuples", "--policy", "lru")
+    assert printed.exit_code == 0, printed.output
+    assert "4 results of 4 (recall 1.000) in 3 triples, 0 evicted" in printed.stdout
+    for name, read in (("out.csv", pd.read_csv), ("out.parquet", pd.read_parquet)):
+        assert run("query", query, "--stream", f"wind={wind}", "--out", tmp_path / name).exit_code == 0
+        assert read(tmp_path / name).to_dict("list") == {"a": ["y", "x", "z", "y"], "b": ["x", "y", "y", "z"]}
+
+
+def test_tables_and_quads_are_streams_too(files, tmp_path: Path) -> None:
+    query, _ = files
+    quads = tmp_path / "wind.nq"
+    quads.write_text('<x> <reports> "a" <time:0> .\n<y> <reports> "a" <time:900> .\n')
+    pd.DataFrame({"s": ["x", "y"], "p": "reports", "o": [7, 7.0], "start": [0, 900]}).to_csv(
+        tmp_path / "wind.csv", index=False
+    )
+    for path in (quads, tmp_path / "wind.csv"):
+        printed = run("query", query, "--stream", f"wind={path}")
+        assert "2 results of 2" in printed.stdout, printed.output
+
+
+def test_the_plan_is_shown(files) -> None:
+    printed = run("query", files[0], "--explain")
+    assert printed.exit_code == 0
+    assert "cache 1: ?a <reports> ?v ?T, shared with ?b <reports> ?v ?U" in printed.stdout
+    assert "a triple expires 1,000 ms after its start" in printed.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--stream", "wind"], "NAME=FILE"),
+        (["--stream", "wind=none.nt"], "no file"),
+        (["--stream", "other=WIND"], "reads the stream 'wind'"),
+        (["--stream", "wind=WIND", "--policy", "clok"], "did you mean 'clock'"),
+        (["--stream", "wind=WIND", "--budget", "much"], "not a size"),
+        (["--stream", "wind=WIND", "--out", "/none/x.csv"], "Nothing can be written"),
+    ],
+)
+def test_errors_in_one_line(files, arguments: list[str], said: str) -> None:
+    query, wind = files
+    printed = run("query", query, *(argument.replace("WIND", str(wind)) for argument in arguments))
+    assert printed.exit_code == 2
+    assert said in printed.stderr
+    assert printed.stderr.count("\n") == 1

@@ -1,0 +1,101 @@
+"""With unlimited memory the answers are those of brute force, and those of pyoxigraph's SPARQL."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pandas as pd
+import pyoxigraph
+import pytest
+
+import penstock as ps
+from penstock.linked import UnboundedContextWarning
+from penstock.linked.parser import parse_query
+from tests.linked import generated
+from tests.oracles import linked as oracle
+
+
+def answers_of(text: str, table: pd.DataFrame, **options) -> Counter:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnboundedContextWarning)
+        run = ps.StreamQuery.parse(text).run({"w": table}, **options)
+    assert len(run.rows) == run.stats.results == len(run.solutions)
+    return Counter(map(tuple, run.solutions.tolist()))
+
+
+def sparql_answers(query, table: pd.DataFrame) -> Counter:
+    store = pyoxigraph.Store()
+    lines = []
+    for i, row in enumerate(table.itertuples(index=False)):
+        start, end = row.start, getattr(row, "end", row.start)
+        for name, term in (("s", row.s), ("p", row.p), ("o", row.o)):
+            lines.append(f"<row:{i}> <row:{name}> {term} .")
+        for name, time in (("t", start), ("e", end)):
+            lines.append(f'<row:{i}> <row:{name}> "{time}"^^<{generated.XSD}integer> .')
+    store.load("\n".join(lines).encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
+    found: Counter = Counter()
+    for solution in store.query(generated.as_sparql(query)):
+        found[tuple(int(node.value[4:]) for node in solution)] += 1
+    return found
+
+
+def check(seed: int, patterns: int, rows: int) -> None:
+    random = Random(seed)
+    text = generated.query(random, patterns, alike=random.random() < 0.5)
+    table = generated.stream(random, rows, facts=random.random() < 0.7)
+    query = parse_query(text)
+    found = answers_of(text, table)
+    expected = oracle.answers(query, generated.triples_of(table))
+    assert found == expected, f"{seed}: {text}"
+    assert found == sparql_answers(query, table), f"{seed}: {text}"
+
+
+@pytest.mark.parametrize("patterns", [1, 2, 3])
+def test_answers(patterns: int) -> None:
+    for seed in range({1: 15, 2: 60, 3: 25}[patterns]):
+        check(seed, patterns, {1: 20, 2: 25, 3: 12}[patterns])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("patterns", [1, 2, 3, 4])
+def test_many_answers(patterns: int) -> None:
+    for seed in range(1_000, 3_000):
+        check(seed, patterns, {1: 30, 2: 40, 3: 16, 4: 8}[patterns])
+
+
+def test_batches_change_nothing() -> None:
+    random = Random(3)
+    for _ in range(10):
+        text = generated.query(random, random.choice([2, 3]), alike=True)
+        table = generated.stream(random, 30, facts=True)
+        whole = answers_of(text, table, budget=ps.Tuples(6), policy="lru", exact=False)
+        state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(6), policy="lru", rates=_rates(text, table))
+        found: Counter = Counter()
+        at = 0
+        while at < len(table):
+            step = random.randrange(1, 9)
+            part = table.iloc[at : at + step]
+            out = state.process({"w": part})
+            found.update(map(tuple, out.solutions.tolist()))
+            state.check()
+            if random.random() < 0.5:
+                state = type(state).restore(state.snapshot())
+            at += step
+        assert found == whole, text
+
+
+def _rates(text: str, table: pd.DataFrame) -> list[float]:
+    """How many triples match each pattern, which decides the order of joins."""
+    from penstock.linked.binding import masks_of
+    from penstock.linked.plan import plan_of
+    from penstock.linked.terms import Terms
+    from penstock.linked.triples import triples_of
+
+    terms = Terms()
+    triples = triples_of({"w": table}, ["w"], terms)
+    plan = plan_of(parse_query(text), triples.scale)
+    mask = masks_of(plan, triples, terms)
+    return [float(np.count_nonzero((mask >> i) & 1)) for i in range(len(plan.order))]
