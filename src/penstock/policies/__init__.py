@@ -14,6 +14,7 @@ from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.heeb_hist import HeebHist
+from penstock.policies.learned import Learned
 from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
@@ -34,6 +35,7 @@ __all__ = [
     "Heeb",
     "HeebHist",
     "Item",
+    "Learned",
     "Lfd",
     "Lfu",
     "Life",

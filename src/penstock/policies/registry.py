@@ -15,6 +15,7 @@ from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.heeb_hist import HeebHist
+from penstock.policies.learned import Learned
 from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
@@ -38,6 +39,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     HeebHist,
     FlowExpect,
     Opt,
+    Learned,
 )
 
 _FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # which cannot run a join

@@ -1,0 +1,1 @@
+"""Experiments: the streams, and what the policies make of them."""
