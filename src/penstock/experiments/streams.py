@@ -17,6 +17,7 @@ from penstock import workloads
 from penstock.errors import PenstockError, hint
 
 HOUR = 3_600_000
+PARTS = ("zipf", "walk", "bursts")  # of `regimes`
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,9 @@ def _nyc(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 def _srbench(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     found = pd.read_csv(path, usecols=["samplingtime", "stationid", "dewpoint"]).dropna()
     ts = _milliseconds(found["samplingtime"].str.slice(0, 19))
-    table = pd.DataFrame({"key": found["dewpoint"].to_numpy(), "ts": ts})
-    return _split(table.sort_values("ts", kind="stable"), (found["stationid"] % 2 == 0).to_numpy()[np.argsort(ts, kind="stable")])
+    order = np.argsort(ts, kind="stable")
+    table = pd.DataFrame({"key": found["dewpoint"].to_numpy()[order], "ts": ts[order]})
+    return _split(table, found["stationid"].to_numpy()[order] % 2 == 0)
 
 
 def _sensors(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:

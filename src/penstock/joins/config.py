@@ -54,16 +54,23 @@ class Config:
     mean_row: float = 0.0  # average payload
     lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
+    choosing_bytes: int | None = None  # under a byte budget, for the small joins of a policy that chooses
 
-    def build(self, trace: Trace | None = None, labels: np.ndarray | None = None) -> tuple[Store, Any]:
-        """An empty store and the state of the policy; `labels` are the keys that codes stand for."""
+    def build(
+        self, trace: Trace | None = None, labels: np.ndarray | None = None, policy: Policy | None = None
+    ) -> tuple[Store, Any]:
+        """An empty store and the state of the policy, or of one that it follows.
+
+        `labels` are the keys that codes stand for.
+        """
+        policy = policy or self.policy
         store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
         store.horizon[:] = self.window.horizons
         store.meta[WINDOW] = self.window.kind
         store.meta[WARMUP] = self.warmup
         store.meta[SHED] = self.shed
-        ticks_compete = self.step == "tick" and not self.policy.one_by_one
-        store.meta[COMPETE] = self.policy.selective or ticks_compete
+        ticks_compete = self.step == "tick" and not policy.one_by_one
+        store.meta[COMPETE] = policy.selective or ticks_compete
         if self.payload is not None:
             store.pools[:, P_BYTES] = self.payload
         store.chance[:] = self.chances
@@ -80,7 +87,7 @@ class Config:
             step=self.step,
             labels=labels,
         )
-        return store, self.policy.build(setting)
+        return store, policy.build(setting)
 
     def build_flow(self) -> tuple[Flow, Sketch] | None:
         """For streams that advance each at its own pace: how far they have come, and what was lost."""
@@ -180,6 +187,12 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
     config = dataclasses.replace(
         config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
     )
+    if config.policy.chooses:
+        from penstock.joins.chooser import allowance_of
+
+        config = dataclasses.replace(
+            config, count_bytes=int(budget.n * COUNT_SHARE / 2), choosing_bytes=allowance_of(budget.n)
+        )
     least = _table_bytes(config, shares_of(2, allocation, weights))
     per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE
     tuples = max(2, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
@@ -201,6 +214,10 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
     """What the tables of a config take for so many tuples."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
+    if config.policy.chooses:
+        from penstock.joins.chooser import tables_of
+
+        return tables_of(config)
     return table_bytes(config.build(), config.build_flow())
 
 

@@ -1,8 +1,9 @@
 """How often keys have come lately and ever, in fixed memory: one cache line per key.
 
-Per stream a key has its arrivals at five time scales, each four times as long as the one before, as counts
-that fade exponentially, and the count since the beginning. Time is the number of arrivals so far. One
-exponential brings a row up to date: the factor of a shorter scale is the fourth power of that of the next.
+Per stream a key has its arrivals at four time scales, each four times as long as the one before, as counts
+that fade exponentially, the count since the beginning, and when it came last. Time is the number of arrivals
+so far. One exponential brings a row up to date: the factor of a shorter scale is the fourth power of that of
+the next.
 
 A key is looked for in eight places. If none is free, the row goes whose key has come least on the longest
 scale, unless it is pinned; if all are pinned, the newcomer is not noted.
@@ -15,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit
+from penstock.kernels.counts import count_more
+from penstock.kernels.jit import borrow, jit
 
-SCALES = 5
+SCALES = 4
 RATES = SCALES + 1  # per stream: the scales, and the time since the beginning
 RATIO = 4.0
 WAYS = 8
@@ -25,10 +27,10 @@ ROW_BYTES = 66
 
 # Columns of a row, 64 bits wide.
 KEY = 0
-LAST = 1  # the arrival up to which it has faded; 0: the row is free
+LAST = 1  # + stream: the arrival with which it came last, 0 if never; a row without either is free
 
 # Columns of a row, 32 bits wide.
-FADING = 4  # + stream * SCALES
+FADING = 6  # + stream * SCALES: as of the later of the two
 EVER = 14  # + stream
 
 CLOCK = 0  # of `meta`
@@ -94,11 +96,23 @@ def _first(history, key):
 
 
 @jit
+def last_of(history, row):
+    """The arrival with which the key of a row came last in either stream, 0 if the row is free."""
+    return max(history.word[row, LAST], history.word[row, LAST + 1])
+
+
+@jit
+def faded(history, row):
+    """By what the counts on the longest scale have faded since the key came last."""
+    return math.exp(np.float64(last_of(history, row) - history.meta[CLOCK]) / history.scale[SCALES - 1])
+
+
+@jit
 def find_row(history, key):
     """The row of a key, -1 if it has none."""
     first = _first(history, key)
     for row in range(first, first + WAYS):
-        if history.word[row, LAST] != 0 and history.word[row, KEY] == key:
+        if history.word[row, KEY] == key and last_of(history, row) != 0:
             return row
     return -1
 
@@ -107,10 +121,9 @@ def find_row(history, key):
 def take_row(history, key):
     """The row of a key, its own or a new one; -1 if all it could have are pinned."""
     first = _first(history, key)
-    now = history.meta[CLOCK]
     best, least = -1, np.inf
     for row in range(first, first + WAYS):
-        last = history.word[row, LAST]
+        last = last_of(history, row)
         if last != 0 and history.word[row, KEY] == key:
             return row
         if last == 0:
@@ -119,23 +132,20 @@ def take_row(history, key):
         elif history.pins[row] == 0 and least > 0.0:
             heavy = np.float64(history.part[row, FADING + SCALES - 1])
             heavy += np.float64(history.part[row, FADING + 2 * SCALES - 1])
-            heavy *= math.exp(np.float64(last - now) / history.scale[SCALES - 1])
+            heavy *= faded(history, row)
             if heavy < least:
                 best, least = row, heavy
     if best >= 0:
         history.word[best] = 0
         history.word[best, KEY] = key
-        history.word[best, LAST] = now
     return best
 
 
 @jit
 def note(history, row, stream):
     """An arrival of a stream with the key of this row."""
-    now = history.meta[CLOCK]
     part = history.part[row]
-    since = np.float64(history.word[row, LAST] - now)
-    fading = math.exp(since / history.scale[SCALES - 1])
+    fading = faded(history, row)
     for i in range(SCALES - 1, -1, -1):
         part[FADING + i] *= np.float32(fading)
         part[FADING + SCALES + i] *= np.float32(fading)
@@ -145,4 +155,19 @@ def note(history, row, stream):
     for i in range(SCALES):
         part[mine + i] += np.float32(1.0)
     part[EVER + stream] += np.float32(1.0)
-    history.word[row, LAST] = now
+    history.word[row, LAST + stream] = history.meta[CLOCK]
+
+
+@jit
+def count_from_history(counts, history):
+    """Count every key as often as it has come since the beginning."""
+    _count(borrow(counts), borrow(history))
+
+
+@jit
+def _count(counts, history):
+    for row in range(history.pins.shape[0]):
+        for stream in range(2):
+            ever = np.int64(history.part[row, EVER + stream])
+            if ever > 0:
+                count_more(counts, stream, history.word[row, KEY], ever)

@@ -6,6 +6,7 @@
 """
 
 from penstock.policies.age import Age
+from penstock.policies.auto import Auto
 from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
@@ -27,6 +28,7 @@ from penstock.policies.registry import caching_names, get, names, register, regi
 
 __all__ = [
     "Age",
+    "Auto",
     "Clock",
     "ClockExp",
     "Fifo",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import PolicyOptionError, UnknownPolicyError, hint
 from penstock.policies.age import Age
+from penstock.policies.auto import Auto
 from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
@@ -40,6 +41,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     FlowExpect,
     Opt,
     Learned,
+    Auto,
 )
 
 _FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # which cannot run a join
