@@ -49,7 +49,7 @@ def reproduce(
         _show(known[name], table, screen)
         if out is not None:
             table.to_csv(out / f"{paper}-{name}.csv", index=False)
-        rows[name] = table.astype(object).where(table.notna(), None).to_dict("records")
+        rows[name] = table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[call-overload]
     if json is not None:
         import json as encoder
 

@@ -56,7 +56,8 @@ class Chooser:
         self.config = config
         self.policies = config.policy.among()  # type: ignore[attr-defined]
         self.policy: Policy = self.policies[0]
-        self.halvings = sampling(config)
+        self.allowance = allowance(config)
+        self.halvings = sampling(config, self.allowance)
         self.small = self._small() if small is None else small
         self.scholar = new_scholar_for(config)
         total = sum(config.capacities)
@@ -73,7 +74,8 @@ class Chooser:
         if self.halvings is None:
             return []
         kind = type_of(self.config)
-        return [kind(small_config(self.config, policy, self.halvings)) for policy in self.policies]
+        most = self.allowance
+        return [kind(small_config(self.config, policy, self.halvings, most)) for policy in self.policies]
 
     @property
     def left(self) -> int:
@@ -212,7 +214,7 @@ def sampled(key: np.ndarray, halvings: int) -> np.ndarray:
     return (mixed >> np.uint64(40)) & np.uint64((1 << halvings) - 1) == 0
 
 
-def small_config(config: Config, policy: Policy, halvings: int) -> Config:
+def small_config(config: Config, policy: Policy, halvings: int, most: float) -> Config:
     """The join of the sample: a budget scaled alike, and a window too where that counts rows."""
     scale = 0.5**halvings
     window = config.window
@@ -222,7 +224,7 @@ def small_config(config: Config, policy: Policy, halvings: int) -> Config:
     capacities = tuple(max(1, round(capacity * scale)) for capacity in config.capacities)
     counts = None
     if policy.counts_keys:
-        counts = max(1024, int(COUNTS * allowance(config) / len(config.policy.among())))  # type: ignore[attr-defined]
+        counts = max(1024, int(COUNTS * most / len(config.policy.among())))  # type: ignore[attr-defined]
     return dataclasses.replace(
         config,
         policy=policy,
@@ -262,13 +264,13 @@ def tables_of(config: Config) -> int:
     return _largest(config) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
 
 
-def sampling(config: Config) -> int | None:
+def sampling(config: Config, most: float) -> int | None:
     """How often the keys are halved until the small joins fit into what they may take; None if never."""
-    policies, most = config.policy.among(), allowance(config)  # type: ignore[attr-defined]
+    policies = config.policy.among()  # type: ignore[attr-defined]
     if len(policies) == 1:
         return None
     for halvings in range(MOST_HALVINGS):
-        scaled = [small_config(config, policy, halvings) for policy in policies]
+        scaled = [small_config(config, policy, halvings, most) for policy in policies]
         if halvings > 0 and sum(scaled[0].capacities) < LEAST_TUPLES:
             return None
         if sum(table_bytes(small.build(), small.build_flow()) for small in scaled) <= most:
