@@ -24,7 +24,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         policies, "streams", lambda data, quick: streams(data, names=["zipf", "tower"], quick=quick)
     )
-    policies._all.cache_clear()
+    monkeypatch.setattr(policies, "_RUNS", {})
 
 
 def test_generated_streams_are_there_without_data() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.joins.config import Config, table_bytes
+from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS
 from penstock.kernels.scholar import Scholar, attend_batch, new_scholar
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 SHARE = 0.05  # of the memory, for the small joins together
 LEAST_BYTES = 64 << 10
-OF_BYTES = 0.25  # of a budget of bytes, at most
 LEAST_TUPLES = 16  # of a small join, unless the real one has fewer
 MOST_HALVINGS = 20
 COUNTS = 0.3  # of a small join's memory, for its key counts
@@ -247,7 +246,7 @@ def allowance(config: Config) -> float:
 
 def allowance_of(budget: int) -> int:
     """Bytes for all small joins together, of a budget of so many."""
-    return int(min(max(SHARE * budget, LEAST_BYTES), OF_BYTES * budget))
+    return int(min(max(SHARE * budget, LEAST_BYTES), CHOOSING_SHARE * budget))
 
 
 def _largest(config: Config) -> int:

@@ -30,6 +30,7 @@ from penstock.policies.base import Policy, Setting, Trace
 from penstock.window import Resolved, window_of
 
 COUNT_SHARE = 0.2  # of a byte budget, at most, for key counts
+CHOOSING_SHARE = 0.25  # of a byte budget, at most, for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
 FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
 
@@ -203,8 +204,12 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             payload = shares_of(left, allocation, weights)
             return dataclasses.replace(config, capacities=capacities, payload=payload)
         tuples = min(tuples - 1, int(tuples * 0.97))
-    bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))
-    needed = math.ceil((bare + 2 * config.mean_row + 64) / (1 - COUNT_SHARE if config.count_bytes else 1))
+    choosing = None if config.choosing_bytes is None else 0
+    bare = _table_bytes(
+        dataclasses.replace(config, count_bytes=0, choosing_bytes=choosing), shares_of(2, allocation, weights)
+    )
+    left = 1 - (COUNT_SHARE if config.count_bytes else 0) - (CHOOSING_SHARE if config.policy.chooses else 0)
+    needed = math.ceil((bare + 2 * config.mean_row + 64) / left)
     raise BudgetError(
         f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
         f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."
