@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
+from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
-from penstock.kernels.layout import ROWS
+from penstock.kernels.layout import ROWS, Store
 from penstock.kernels.scholar import Scholar, attend_batch, new_scholar
 from penstock.policies import Policy, get
 from penstock.policies.learned import Learned
@@ -80,6 +81,13 @@ class Chooser:
     def left(self) -> int:
         """Arrivals until the next look at the results."""
         return max(1, self.due - self.arrivals)
+
+    def warm(self, store: Store) -> None:
+        """Load or compile all that may be needed later, on nothing."""
+        nothing = settlers_of(self.config.build(policy=self.policy)[0])
+        for policy, state in zip(self.policies, self.small, strict=False):
+            state.warm()
+            settle(self.config, policy, nothing, store, self.scholar)
 
     def attend(self, batch: Batch, start: int, stop: int) -> None:
         """Arrivals have been processed: the history and the small joins hear of them."""

@@ -208,8 +208,8 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
     bare = _table_bytes(
         dataclasses.replace(config, count_bytes=0, choosing_bytes=choosing), shares_of(2, allocation, weights)
     )
-    left = 1 - (COUNT_SHARE if config.count_bytes else 0) - (CHOOSING_SHARE if config.policy.chooses else 0)
-    needed = math.ceil((bare + 2 * config.mean_row + 64) / left)
+    rest = 1 - (COUNT_SHARE if config.count_bytes else 0) - (CHOOSING_SHARE if config.policy.chooses else 0)
+    needed = math.ceil((bare + 2 * config.mean_row + 64) / rest)
     raise BudgetError(
         f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
         f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."

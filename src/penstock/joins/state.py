@@ -116,6 +116,8 @@ class JoinState:
     def warm(self) -> JoinState:
         """Load or compile the kernel by processing nothing."""
         self._run(_empty(self.config), False, False)
+        if self.chooser is not None:
+            self.chooser.warm(self.store)
         self.seconds = 0.0
         return self
 

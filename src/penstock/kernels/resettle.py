@@ -13,9 +13,9 @@ import numpy as np
 from penstock.kernels import ring
 from penstock.kernels.drive import pin, unpin
 from penstock.kernels.history import CLOCK, FADING, LAST, RATIO, SCALES, faded, find_row
-from penstock.kernels.hooks import before_tick, enter, match_each, match_key
+from penstock.kernels.hooks import before_tick, enter, match_key, match_one
 from penstock.kernels.jit import borrow, jit
-from penstock.kernels.layout import COUNT, NUMBER, find_key, link, take_tuple
+from penstock.kernels.layout import COUNT, HEAD, NEXT, NUMBER, find_key, link, take_tuple
 from penstock.kernels.queue import file_newcomer
 
 MOST = 8  # matches that a policy is told of
@@ -75,7 +75,15 @@ def _resettle(policy, store, settlers, events, matches, ticks, way):
                     if way == SAME:
                         match_key(policy, store, entry, stream, matches[i, 0])
                     else:
-                        match_each(policy, store, entry, stream, matches[i, 0])
+                        _match_each(policy, store, entry, stream, matches[i, 0])
+
+
+@jit
+def _match_each(policy, store, entry, stream, arrival):
+    slot = store.k32[entry, HEAD + stream]
+    while slot != 0:
+        match_one(policy, store, slot, arrival)
+        slot = store.t32[slot, NEXT]
 
 
 @jit
