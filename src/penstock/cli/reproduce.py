@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @errors_in_one_line
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Which paper: heeb.", show_default=False)],
+    paper: Annotated[str, typer.Argument(help="Which: heeb, policies, ...", show_default=False)],
     only: Annotated[list[str] | None, typer.Option(help="Some of its figures: figure-8,figure-15.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter streams and fewer runs.")] = False,
     runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the paper's number.")] = None,
@@ -49,7 +49,7 @@ def reproduce(
         _show(known[name], table, screen)
         if out is not None:
             table.to_csv(out / f"{paper}-{name}.csv", index=False)
-        rows[name] = [{k: None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
+        rows[name] = table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[call-overload]
     if json is not None:
         import json as encoder
 

@@ -30,6 +30,7 @@ from penstock.policies.base import Policy, Setting, Trace
 from penstock.window import Resolved, window_of
 
 COUNT_SHARE = 0.2  # of a byte budget, at most, for key counts
+CHOOSING_SHARE = 0.25  # of a byte budget, at most, for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
 FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
 
@@ -54,16 +55,23 @@ class Config:
     mean_row: float = 0.0  # average payload
     lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
+    choosing_bytes: int | None = None  # under a byte budget, for the small joins of a policy that chooses
 
-    def build(self, trace: Trace | None = None, labels: np.ndarray | None = None) -> tuple[Store, Any]:
-        """An empty store and the state of the policy; `labels` are the keys that codes stand for."""
+    def build(
+        self, trace: Trace | None = None, labels: np.ndarray | None = None, policy: Policy | None = None
+    ) -> tuple[Store, Any]:
+        """An empty store and the state of the policy, or of one that it follows.
+
+        `labels` are the keys that codes stand for.
+        """
+        policy = policy or self.policy
         store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
         store.horizon[:] = self.window.horizons
         store.meta[WINDOW] = self.window.kind
         store.meta[WARMUP] = self.warmup
         store.meta[SHED] = self.shed
-        ticks_compete = self.step == "tick" and not self.policy.one_by_one
-        store.meta[COMPETE] = self.policy.selective or ticks_compete
+        ticks_compete = self.step == "tick" and not policy.one_by_one
+        store.meta[COMPETE] = policy.selective or ticks_compete
         if self.payload is not None:
             store.pools[:, P_BYTES] = self.payload
         store.chance[:] = self.chances
@@ -80,7 +88,7 @@ class Config:
             step=self.step,
             labels=labels,
         )
-        return store, self.policy.build(setting)
+        return store, policy.build(setting)
 
     def build_flow(self) -> tuple[Flow, Sketch] | None:
         """For streams that advance each at its own pace: how far they have come, and what was lost."""
@@ -180,6 +188,12 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
     config = dataclasses.replace(
         config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
     )
+    if config.policy.chooses:
+        from penstock.joins.chooser import allowance_of
+
+        config = dataclasses.replace(
+            config, count_bytes=int(budget.n * COUNT_SHARE / 2), choosing_bytes=allowance_of(budget.n)
+        )
     least = _table_bytes(config, shares_of(2, allocation, weights))
     per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE
     tuples = max(2, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
@@ -190,8 +204,12 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             payload = shares_of(left, allocation, weights)
             return dataclasses.replace(config, capacities=capacities, payload=payload)
         tuples = min(tuples - 1, int(tuples * 0.97))
-    bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))
-    needed = math.ceil((bare + 2 * config.mean_row + 64) / (1 - COUNT_SHARE if config.count_bytes else 1))
+    choosing = None if config.choosing_bytes is None else 0
+    bare = _table_bytes(
+        dataclasses.replace(config, count_bytes=0, choosing_bytes=choosing), shares_of(2, allocation, weights)
+    )
+    rest = 1 - (COUNT_SHARE if config.count_bytes else 0) - (CHOOSING_SHARE if config.policy.chooses else 0)
+    needed = math.ceil((bare + 2 * config.mean_row + 64) / rest)
     raise BudgetError(
         f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
         f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."
@@ -201,6 +219,10 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
     """What the tables of a config take for so many tuples."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
+    if config.policy.chooses:
+        from penstock.joins.chooser import tables_of
+
+        return tables_of(config)
     return table_bytes(config.build(), config.build_flow())
 
 

@@ -12,8 +12,10 @@ import numpy as np
 
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
+from penstock.joins.chooser import Choice, Chooser
 from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
+from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
 from penstock.kernels.layout import (
@@ -29,9 +31,11 @@ from penstock.kernels.layout import (
     RESULTS,
     SAME_TICK,
 )
+from penstock.kernels.scholar import check_scholar
 from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
-from penstock.policies.base import Trace
+from penstock.policies.base import Policy, Trace
+from penstock.policies.learned import LearnedState
 
 CHUNK = 1 << 16  # arrivals per call of a driver
 GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
@@ -65,12 +69,20 @@ class JoinState:
 
     def __init__(self, config: Config, trace: Trace | None = None, labels: np.ndarray | None = None) -> None:
         self.config = config
-        self.store, self.policy = config.build(trace, labels)
+        self.chooser = Chooser(config) if config.policy.chooses else None
+        self.store, self.policy = config.build(trace, labels, self.running)
+        if self.chooser is not None:
+            self.policy = self.running.inform(self.policy, self.chooser.scholar)
         self.seconds = 0.0
         self.peak_beyond = 0
         self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be over yet
         self._kernel = _kernel_for(config)
+
+    @property
+    def running(self) -> Policy:
+        """The policy that decides at present: that of the join, or the one that it follows."""
+        return self.config.policy if self.chooser is None else self.chooser.policy
 
     def process(
         self,
@@ -104,6 +116,8 @@ class JoinState:
     def warm(self) -> JoinState:
         """Load or compile the kernel by processing nothing."""
         self._run(_empty(self.config), False, False)
+        if self.chooser is not None:
+            self.chooser.warm(self.store)
         self.seconds = 0.0
         return self
 
@@ -146,11 +160,16 @@ class JoinState:
         out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(2, np.int64))
         pairs: list[np.ndarray] = []
         start, limit = 0, self._next_cut(batch, 0)
+        heard = 0
         while True:
-            self.policy = self.config.policy.reserve(self.policy, limit - start)
+            self.policy = self.running.reserve(self.policy, limit - start)
             part = Batch(*(array[:limit] for array in batch))
             began = clock.perf_counter()
             start = self._step(part, out, start)
+            if self.chooser is not None and start == limit:
+                self.chooser.attend(batch, heard, limit)
+                heard = limit
+                self._follow_the_leader()
             self.seconds += clock.perf_counter() - began
             if start == limit == n:
                 break
@@ -161,7 +180,7 @@ class JoinState:
                 out.ends[PAIRS] = 0
             else:
                 out = out._replace(pairs=np.empty((2 * len(out.pairs), 2), np.int64))
-        self.peak_beyond = max(self.peak_beyond, self.config.policy.bytes_beyond(self.policy))
+        self.peak_beyond = max(self.peak_beyond, self.running.bytes_beyond(self.policy))
         pairs.append(out.pairs[: out.ends[PAIRS]])
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
 
@@ -169,15 +188,41 @@ class JoinState:
         """Process a part of a batch from `start`; how far it came before the room for pairs was used up."""
         return self._kernel(self.policy, self.store, part, out, start)
 
+    def _follow_the_leader(self) -> None:
+        """Change to the policy that does best on the sample, if it is time to."""
+        assert self.chooser is not None
+        policy = self.chooser.review()
+        if policy is None:
+            return
+        self.peak_beyond = max(self.peak_beyond, self.running.bytes_beyond(self.policy))
+        self.chooser.peak = self.table_bytes
+        self.chooser.change(policy)
+        settlers = settlers_of(self.store)
+        old, self.store, self.policy = self.store, None, None  # type: ignore[assignment]
+        self.store, self.policy = settle(self.config, policy, settlers, old, self.chooser.scholar)
+        self.chooser.peak = self.table_bytes
+
     def _next_cut(self, batch: Batch, start: int) -> int:
         """Where the next chunk ends: between two ticks if steps are ticks."""
-        chunk = GROWING_CHUNK if self.config.policy.counts_keys else CHUNK
+        chunk = GROWING_CHUNK if self.running.counts_keys else CHUNK
+        if self.chooser is not None:
+            chunk = min(chunk, self.chooser.left)
         cut = min(start + chunk, len(batch.key))
         if self.config.step == "tick" and cut < len(batch.key):
             before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start
             after = int(np.searchsorted(batch.time[start:], batch.time[cut], side="right")) + start
             cut = before if before > start else after
         return cut
+
+    @property
+    def choice(self) -> Choice | None:
+        """Which policy runs and what the others are estimated to achieve, where a policy is followed.
+
+        >>> import penstock as ps
+        >>> ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="auto").start().choice.policy
+        'learned'
+        """
+        return None if self.chooser is None else self.chooser.choice()
 
     @property
     def buffered(self) -> int:
@@ -196,8 +241,11 @@ class JoinState:
     @property
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
-        beyond = self.config.policy.bytes_beyond(self.policy)
-        return table_bytes(self.store, self.policy) - beyond
+        beyond = self.running.bytes_beyond(self.policy)
+        if self.chooser is None:
+            return table_bytes(self.store, self.policy) - beyond
+        real = table_bytes(self.store, self.policy, self.chooser.scholar) - beyond
+        return max(real + self.chooser.bytes, self.chooser.peak)
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -223,14 +271,32 @@ class JoinState:
             "open": self._open,
             "latest": self._latest,
         }
-        return snapshots.pack(self.config, self.store, self.policy, extra)
+        return self._pack(extra)
+
+    def _pack(self, extra: dict[str, Any]) -> bytes:
+        """The state as bytes; where a policy is followed, with all that it takes to choose one."""
+        if self.chooser is None:
+            return snapshots.pack(self.config, self.store, self.policy, extra)
+        whole = self.policy, self.chooser.scholar
+        if isinstance(self.policy, LearnedState):  # whose scholar is the same
+            whole = self.policy, None  # type: ignore[assignment]
+        return snapshots.pack(self.config, self.store, whole, extra | {"chooser": self.chooser.pack()})
+
+    def _unpack(self, policy: Any, extra: dict[str, Any]) -> None:
+        """Take the state of the policy, and what it takes to choose one, from a snapshot."""
+        self.policy, self.chooser = policy, None
+        if self.config.policy.chooses:
+            self.policy, scholar = policy
+            scholar = self.policy.scholar if scholar is None else scholar
+            self.chooser = Chooser.unpack(self.config, extra["chooser"], scholar)
 
     @classmethod
     def restore(cls, data: bytes) -> JoinState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
         state = cls.__new__(cls)
-        state.config, state.store, state.policy = config, store, policy
+        state.config, state.store = config, store
+        state._unpack(policy, extra)
         state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
         state._open, state._latest = extra["open"], extra["latest"]
         state._kernel = _kernel_for(config)
@@ -239,7 +305,11 @@ class JoinState:
     def check(self) -> None:
         """Assert every invariant of the store and of the policy."""
         check_store(self.store)
-        self.config.policy.check(self.policy, self.store)
+        self.running.check(self.policy, self.store)
+        if self.chooser is not None:
+            check_scholar(self.chooser.scholar)
+            for state in self.chooser.small:
+                state.check()
 
 
 def _kernel_for(config: Config) -> Callable[..., int]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, hint
+from penstock.joins.chooser import Choice
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class JoinStats:
     peak_tuples: int
     peak_bytes: int
     seconds: float
+    choice: Choice | None  # where the policy follows others
     _histograms: tuple[np.ndarray, np.ndarray, np.ndarray] = field(repr=False, compare=False)
 
     @property

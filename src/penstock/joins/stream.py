@@ -10,6 +10,7 @@ import numpy as np
 from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, table_bytes
+from penstock.joins.settle import settlers_of
 from penstock.joins.state import JoinState, Output
 from penstock.kernels.drive import LOG_EVICTED, Batch, Out
 from penstock.kernels.layout import (
@@ -22,6 +23,7 @@ from penstock.kernels.layout import (
     STREAM,
     TIME,
 )
+from penstock.kernels.resettle import refile
 from penstock.kernels.sketch import Tally
 from penstock.kernels.stream import LATE, advance_to
 
@@ -57,6 +59,8 @@ class StreamState(KeepsRows, JoinState):
         start = beginning(self.config.time_dtype)
         times = np.array([start if time is None else time for time in (left, right)], self.config.time_dtype)
         advance_to(self.store, self.flow, times)
+        for state in self.chooser.small if self.chooser is not None else []:
+            advance_to(state.store, state.flow, times)  # type: ignore[attr-defined]
 
     @property
     def late(self) -> int:
@@ -130,14 +134,26 @@ class StreamState(KeepsRows, JoinState):
             "flow": self.flow,
             "sketch": self.sketch,
         }
-        return snapshots.pack(self.config, self.store, self.policy, extra)
+        return self._pack(extra)
+
+    def _follow_the_leader(self) -> None:
+        """The tuples have other places under another policy, by which the queue of their times knows them."""
+        before = self.store
+        super()._follow_the_leader()
+        if self.store is not before:
+            settlers = settlers_of(self.store)
+            slots = np.concatenate([self._live(0), self._live(1)])
+            slots = slots[np.argsort(self.store.t64[slots, ARRIVAL])]
+            self.flow.expiry.queue.ends[:] = 0
+            refile(self.flow.expiry.queue, self.store, settlers.stream, settlers.time, slots)
 
     @classmethod
     def restore(cls, data: bytes) -> StreamState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
         state = cls(config)
-        state.store, state.policy = store, policy
+        state.store = store
+        state._unpack(policy, extra)
         state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
         state.flow, state.sketch = extra["flow"], extra["sketch"]
         return state

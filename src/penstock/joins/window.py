@@ -172,6 +172,7 @@ class WindowJoin:
             null_keys=arrivals.nulls,
             peak_bytes=state.peak_bytes,
             seconds=state.seconds,
+            choice=state.choice,
             _histograms=(arrivals.key, counts, exact),
         )
         return JoinRun(stats, _pairs(parts) if collect else None, _events(parts) if log else None)

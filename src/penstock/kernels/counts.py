@@ -125,6 +125,18 @@ def count_key(counts, stream, key):
 
 
 @jit
+def count_more(counts, stream, key, more):
+    """Count so many arrivals of a stream with this key at once."""
+    count_key(counts, stream, key)
+    if counts.meta[SKETCH] != 0:
+        entry = _sketch_find(counts, stream, key)
+        counts.tally[stream, entry] += more - 1
+        _sketch_down(counts, stream, counts.place[stream, entry])
+    else:
+        counts.tally[_slot(counts, key), stream] += more - 1
+
+
+@jit
 def counted(counts, stream, key):
     """How many arrivals of a stream had this key, as far as is known."""
     if counts.meta[SKETCH] != 0:

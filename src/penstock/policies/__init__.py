@@ -6,6 +6,7 @@
 """
 
 from penstock.policies.age import Age
+from penstock.policies.auto import Auto
 from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
@@ -14,6 +15,7 @@ from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.heeb_hist import HeebHist
+from penstock.policies.learned import Learned
 from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
@@ -26,6 +28,7 @@ from penstock.policies.registry import caching_names, get, names, register, regi
 
 __all__ = [
     "Age",
+    "Auto",
     "Clock",
     "ClockExp",
     "Fifo",
@@ -34,6 +37,7 @@ __all__ = [
     "Heeb",
     "HeebHist",
     "Item",
+    "Learned",
     "Lfd",
     "Lfu",
     "Life",

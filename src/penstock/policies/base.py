@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.errors import PolicyOptionError, UnknownPolicyError
 from penstock.kernels.layout import TIMED, Store
+from penstock.kernels.scholar import Scholar
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Policy:
     needs_model: ClassVar[bool] = False
     by_recency: ClassVar[bool] = False  # any use counts alike, however small its share in a result
     reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
+    chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.chooser`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property
@@ -118,6 +120,10 @@ class Policy:
 
     def reserve(self, state: Any, arrivals: int) -> Any:
         """The same state with room for so many further arrivals."""
+        return state
+
+    def inform(self, state: Any, scholar: Scholar) -> Any:
+        """The same state, still empty, with what a history of the stream so far can tell it."""
         return state
 
     def check(self, state: Any, store: Store) -> None:

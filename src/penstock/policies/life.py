@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.kernels.counts import Counts, count_key, counted, reserve
+from penstock.kernels.history import count_from_history
 from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key
 from penstock.kernels.kinetic import Tournament, champion, enrol, line_score, new_tournament
 from penstock.kernels.layout import (
@@ -21,6 +22,7 @@ from penstock.kernels.layout import (
     USE,
     lifetime,
 )
+from penstock.kernels.scholar import Scholar
 from penstock.policies.base import Policy, Setting
 from penstock.policies.prob import counts_beyond, key_counts
 
@@ -63,6 +65,12 @@ class Life(Policy):
     def reserve(self, state: LifeState, arrivals: int) -> LifeState:
         """Let the exact counts grow."""
         return state._replace(counts=reserve(state.counts, arrivals))
+
+    def inform(self, state: LifeState, scholar: Scholar) -> LifeState:
+        """The counts that the history has."""
+        counts = reserve(state.counts, len(scholar.history.pins))
+        count_from_history(counts, scholar.history)
+        return state._replace(counts=counts)
 
     def bytes_beyond(self, state: Any) -> int:
         """The exact counts."""

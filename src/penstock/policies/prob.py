@@ -34,9 +34,11 @@ from penstock.kernels.counts import (
     reserve,
     sketch_bytes_per_key,
 )
+from penstock.kernels.history import count_from_history
 from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
 from penstock.kernels.layout import ENTRY, KEY, SIDE, USE
 from penstock.kernels.queue import Queue, file_first, file_next, front, new_queue
+from penstock.kernels.scholar import Scholar
 from penstock.policies.base import CacheSetting, Policy, Setting
 
 
@@ -89,6 +91,12 @@ class Prob(Policy):
     def reserve(self, state: ProbState, arrivals: int) -> ProbState:
         """Let the exact counts grow."""
         return state._replace(counts=reserve(state.counts, arrivals))
+
+    def inform(self, state: ProbState, scholar: Scholar) -> ProbState:
+        """The counts that the history has."""
+        counts = reserve(state.counts, len(scholar.history.pins))
+        count_from_history(counts, scholar.history)
+        return state._replace(counts=counts)
 
     def bytes_beyond(self, state: Any) -> int:
         """The exact counts."""

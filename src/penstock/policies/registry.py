@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import PolicyOptionError, UnknownPolicyError, hint
 from penstock.policies.age import Age
+from penstock.policies.auto import Auto
 from penstock.policies.base import Policy
 from penstock.policies.clock import Clock
 from penstock.policies.clock_exp import ClockExp
@@ -15,6 +16,7 @@ from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
 from penstock.policies.heeb import Heeb
 from penstock.policies.heeb_hist import HeebHist
+from penstock.policies.learned import Learned
 from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu
 from penstock.policies.life import Life
@@ -38,6 +40,8 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     HeebHist,
     FlowExpect,
     Opt,
+    Learned,
+    Auto,
 )
 
 _FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # which cannot run a join

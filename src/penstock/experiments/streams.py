@@ -1,0 +1,287 @@
+"""The streams of the experiments: real ones where their files are at hand, generated ones otherwise.
+
+A stream that was looked at while a policy was tuned says so; the others were held apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from penstock import workloads
+from penstock.errors import PenstockError, hint
+
+HOUR = 3_600_000
+PARTS = ("zipf", "walk", "bursts")  # of `regimes`
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Two streams to join, and how.
+
+    >>> from penstock.experiments.streams import streams
+    >>> [found] = streams(names=["walk"], quick=True)
+    >>> found.name, found.on, found.within
+    ('walk', 'key', 200)
+    """
+
+    name: str
+    about: str
+    left: pd.DataFrame
+    right: pd.DataFrame
+    on: Any
+    within: int
+    tuned: bool  # whether policies were tuned on it
+    real: bool
+
+    @property
+    def arrivals(self) -> int:
+        """Of both streams together."""
+        return len(self.left) + len(self.right)
+
+    @property
+    def warmup(self) -> int:
+        """The arrivals of the first two windows, but no more than half of all."""
+        ts = np.sort(np.concatenate([self.left["ts"].to_numpy(), self.right["ts"].to_numpy()]))
+        first = int(np.searchsorted(ts, ts[0] + 2 * self.within)) if len(ts) else 0
+        return min(first, len(ts) // 2)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a stream comes from: a function of the directory of the data (real) or of `quick`."""
+
+    make: Callable[..., tuple[pd.DataFrame, pd.DataFrame]]
+    about: str
+    within: int
+    on: Any = "key"
+    tuned: bool = False
+    file: str = ""
+    quick_within: int | None = None
+
+
+def streams(
+    data: str | Path | None = None, names: list[str] | None = None, quick: bool = False
+) -> list[Stream]:
+    """The streams asked for, or all of which the data are at hand.
+
+    `quick` cuts each to its first tenth or so.
+
+    >>> from penstock.experiments.streams import streams
+    >>> any(stream.real for stream in streams(quick=True))
+    False
+    """
+    for name in names or []:
+        if name not in _SOURCES:
+            raise PenstockError(f"There is no stream {name!r}{hint(name, list(_SOURCES))}")
+    if data is not None and not Path(data).is_dir():
+        raise PenstockError(f"{data} is not a directory; give the one with the real streams.")
+    found = []
+    for name, source in _SOURCES.items():
+        if names is not None and name not in names:
+            continue
+        if source.file:
+            if data is None or not (Path(data) / source.file).exists():
+                continue
+            left, right = source.make(Path(data) / source.file)
+            if quick:
+                left, right = (_head(part, left, right) for part in (left, right))
+        else:
+            left, right = source.make(quick)
+        within = source.quick_within if quick and source.quick_within else source.within
+        found.append(
+            Stream(name, source.about, left, right, source.on, within, source.tuned, bool(source.file))
+        )
+    return found
+
+
+def missing(data: str | Path | None = None, names: list[str] | None = None) -> dict[str, str]:
+    """The streams whose files are not at hand, with the name of the file.
+
+    >>> from penstock.experiments.streams import missing
+    >>> missing()["stock"]
+    'stock_trades.parquet'
+    """
+    return {
+        name: source.file
+        for name, source in _SOURCES.items()
+        if source.file
+        and (names is None or name in names)
+        and (data is None or not (Path(data) / source.file).exists())
+    }
+
+
+def _head(part: pd.DataFrame, left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    """The part of a stream before the time at which a tenth of both has come."""
+    ts = np.sort(np.concatenate([left["ts"].to_numpy(), right["ts"].to_numpy()]))
+    return part[part["ts"] <= ts[len(ts) // 10]].reset_index(drop=True)
+
+
+def _split(table: pd.DataFrame, is_left: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    mine = np.asarray(is_left)
+    return tuple(table[side].reset_index(drop=True) for side in (mine, ~mine))  # type: ignore[return-value]
+
+
+def _milliseconds(times: pd.Series) -> np.ndarray:
+    return pd.to_datetime(times, utc=True).astype("datetime64[ms, UTC]").astype(np.int64).to_numpy()
+
+
+def _stock(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    trades = pd.read_parquet(path, columns=["ms", "symbol", "price", "side"]).rename(columns={"ms": "ts"})
+    return _split(trades, trades["side"] == "B")
+
+
+def _stock_volume(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    trades = pd.read_parquet(path, columns=["ms", "symbol", "volume", "side"]).rename(columns={"ms": "ts"})
+    return _split(trades, trades["side"] == "B")
+
+
+def _beijing(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time", "station", "DEWP"]).dropna()
+    table = pd.DataFrame({"key": hourly["DEWP"], "ts": _milliseconds(hourly["time"])})
+    return _split(table, hourly["station"].rank(method="dense") % 2 == 1)
+
+
+def _nyc(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time_hour", "origin", "dewp"]).dropna()
+    hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
+    table = pd.DataFrame({"key": hourly["dewp"], "ts": _milliseconds(hourly["time_hour"])})
+    return _split(table, hourly["origin"] == "EWR")
+
+
+def _srbench(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    found = pd.read_csv(path, usecols=["samplingtime", "stationid", "dewpoint"]).dropna()
+    ts = _milliseconds(found["samplingtime"].str.slice(0, 19))
+    order = np.argsort(ts, kind="stable")
+    table = pd.DataFrame({"key": found["dewpoint"].to_numpy()[order], "ts": ts[order]})
+    return _split(table, found["stationid"].to_numpy()[order] % 2 == 0)
+
+
+def _sensors(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    found = pd.read_parquet(path)
+    found = found[found["Variable"] == "RelativeAirHumidity"].sort_values("Fecha", kind="stable")
+    table = pd.DataFrame({"key": found["Valor"].round(0), "ts": _milliseconds(found["Fecha"])})
+    return _split(table, found["Sitio"].rank(method="dense") % 2 == 1)
+
+
+def _shop(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    key = pd.read_parquet(path)["key"].to_numpy()
+    table = pd.DataFrame({"key": key, "ts": np.arange(len(key))})
+    return _split(table, np.arange(len(key)) % 2 == 0)
+
+
+def _drift(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Zipf's law over 1,000 keys of which the ranks move on: every 100 arrivals one key is renewed."""
+    n, keys = (8_000 if quick else 80_000), 1_000
+    rng = np.random.default_rng(11)
+    probabilities = workloads.zipf_probabilities(keys, 0.9)
+    ts = np.arange(n)
+    ranks = rng.choice(keys, n, p=probabilities)
+    born = rng.integers(0, 40_000, keys)
+    key = ranks + keys * ((ts + born[ranks]) // 40_000)
+    left = rng.random(n) < 0.5
+    return _split(pd.DataFrame({"key": key, "ts": ts}), left)
+
+
+def regimes(part: int = 40_000, seed: int = 5) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Zipf, then a random walk, then bursts of keys: `part` arrivals of each in both streams together.
+
+    >>> from penstock.experiments.streams import regimes
+    >>> left, right = regimes(300)
+    >>> len(left) + len(right), int(right.ts.max())
+    (900, 899)
+    """
+    rng = np.random.default_rng(seed)
+    zipf = rng.choice(1_000, part, p=workloads.zipf_probabilities(1_000, 0.75))
+    walk = 10_000 + np.cumsum(rng.choice([-1, 0, 1], part)) + np.rint(rng.normal(0, 10, part)).astype(int)
+    hot = 10**6 + np.repeat(rng.integers(0, 10**6, part // 50 + 1), 50)[:part]
+    place = np.maximum(0, np.arange(part) - rng.exponential(100, part).astype(int))
+    key = np.concatenate([zipf, walk, hot[place]])
+    table = pd.DataFrame({"key": key, "ts": np.arange(len(key))})
+    return _split(table, rng.random(len(key)) < 0.5)
+
+
+_SOURCES: dict[str, _Source] = {
+    "stock": _Source(
+        _stock,
+        "buys with sells on symbol and price, 10 minutes",
+        600_000,
+        ["symbol", "price"],
+        tuned=True,
+        file="stock_trades.parquet",
+    ),
+    "beijing": _Source(
+        _beijing,
+        "stations on dew point, 7 days",
+        168 * HOUR,
+        tuned=True,
+        file="beijing_weather.parquet",
+    ),
+    "stock-volume": _Source(
+        _stock_volume,
+        "buys with sells on symbol and volume, 2 minutes",
+        120_000,
+        ["symbol", "volume"],
+        file="stock_trades.parquet",
+    ),
+    "nyc": _Source(_nyc, "airports on dew point, 14 days", 336 * HOUR, file="nyc_weather.parquet"),
+    "srbench": _Source(_srbench, "stations on dew point, 1 hour", HOUR, file="srbench_observations.csv"),
+    "sensors": _Source(_sensors, "sites on humidity, 1 day", 24 * HOUR, file="wind_sensors.parquet"),
+    "shop": _Source(
+        _shop, "even with odd requests for pages, 10,000 requests", 10_000, file="shop_requests.parquet"
+    ),
+    "zipf": _Source(
+        lambda quick: workloads.zipf_pair(4_000 if quick else 40_000),
+        "stationary Zipf 0.75, 1,000 keys, 5 seconds",
+        5_000,
+        tuned=True,
+        quick_within=500,
+    ),
+    "walk": _Source(
+        lambda quick: workloads.walk(steps=2_000 if quick else 20_000),
+        "two random walks, 1,000 ticks",
+        1_000,
+        tuned=True,
+        quick_within=200,
+    ),
+    "bursts": _Source(
+        lambda quick: workloads.bursty_pair(20 if quick else 120, bursts=2 if quick else 12),
+        "Zipf 0.75 with bursts of 50 times the rate, 5 seconds",
+        5_000,
+        tuned=True,
+    ),
+    "gdj": _Source(
+        lambda quick: workloads.gdj_pair(rate=2 if quick else 20),
+        "GDJ's Pareto gaps, 100 keys, 60 minutes",
+        60,
+        tuned=True,
+    ),
+    "gdj-1000": _Source(
+        lambda quick: workloads.gdj_pair(rate=2 if quick else 20, keys=1_000, alpha=0.5, seed=3),
+        "GDJ's Pareto gaps, 1,000 keys, 120 minutes",
+        120,
+    ),
+    "zipf-inverse": _Source(
+        lambda quick: workloads.zipf_pair(4_000 if quick else 40_000, correlation="inverse", seed=4),
+        "Zipf with inverse ranks, 5 seconds",
+        5_000,
+        quick_within=500,
+    ),
+    "drift": _Source(_drift, "Zipf 0.9 whose keys are renewed, 5,000 arrivals", 5_000, quick_within=1_000),
+    "tower": _Source(
+        lambda quick: workloads.tower(steps=2_000 if quick else 20_000, seed=2),
+        "HEEB's TOWER: a linear trend with noise, 100 ticks",
+        100,
+    ),
+    "regimes": _Source(
+        lambda quick: regimes(3_000 if quick else 40_000),
+        "Zipf, then a walk, then bursts of keys, 5,000 arrivals",
+        5_000,
+        quick_within=800,
+    ),
+}

@@ -1,0 +1,73 @@
+"""A change of policy: the tuples stay, and get the scores that the new one gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.joins.config import Config
+from penstock.kernels.layout import (
+    ARRIVAL,
+    ARRIVALS,
+    COMPETE,
+    ENTRY,
+    FREE_KEY,
+    FREE_TUPLE,
+    HIGH_KEY,
+    HIGH_TUPLE,
+    KEY,
+    LIVE,
+    P_PEAK_USED,
+    ROW,
+    SIZE,
+    STREAM,
+    TIME,
+    Store,
+)
+from penstock.kernels.resettle import APART, SAME, Settlers, last_matches, resettle
+from penstock.kernels.scholar import Scholar
+from penstock.policies.base import Policy
+
+OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest goes on
+
+
+def settlers_of(store: Store) -> Settlers:
+    """The buffered tuples in order of arrival."""
+    high = int(store.meta[HIGH_TUPLE]) + 1
+    slots = np.flatnonzero(store.t64[:high, ARRIVAL] >= 0)
+    slots = slots[slots > 0]
+    slots = slots[np.argsort(store.t64[slots, ARRIVAL])]
+    few = store.t32[slots]
+    return Settlers(
+        stream=few[:, STREAM].astype(np.int64),
+        key=store.k64[few[:, ENTRY], KEY],
+        time=store.time[slots, TIME].copy(),
+        row=store.t64[slots, ROW],
+        size=few[:, SIZE].astype(np.int64),
+        arrival=store.t64[slots, ARRIVAL],
+    )
+
+
+def settle(
+    config: Config, policy: Policy, settlers: Settlers, before: Store, scholar: Scholar
+) -> tuple[Store, Any]:
+    """A store with the same tuples, counters and clocks, and the state of the policy in charge of it."""
+    store, state = config.build(policy=policy)
+    state = policy.inform(state, scholar)
+    kept = store.meta[OF_THE_STORE].copy()
+    store.meta[:] = before.meta
+    store.meta[OF_THE_STORE] = kept
+    store.clock[:], store.random[:] = before.clock, before.random
+    n, newest = len(settlers.key), int(before.meta[ARRIVALS]) - 1
+    matches = last_matches(scholar.history, settlers, newest)
+    # One match per key and stream: that of its oldest tuple, for which the last one is the same as for all.
+    first = np.unique(np.stack([settlers.key, settlers.stream]), axis=1, return_index=True)[1]
+    first = first[matches[first, 0] >= 0]
+    events = np.concatenate([np.arange(n), n + first])
+    number = np.concatenate([2 * settlers.arrival, 2 * matches[first, 0] + 1])
+    events = events[np.argsort(number, kind="stable")]
+    way = SAME if config.lateness is None else APART
+    resettle(state, store, settlers, events, matches, config.step == "tick", way)
+    store.pools[:, P_PEAK_USED] = before.pools[:, P_PEAK_USED]
+    return store, state

@@ -1,0 +1,72 @@
+"""AUTO: the policy that does best on a sample of the stream, followed while the join runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.errors import PolicyOptionError
+from penstock.policies.base import Policy, Setting, is_number
+
+CANDIDATES = ("learned", "prob", "life", "lru", "gdj", "clock-exp")
+
+
+@dataclass(frozen=True)
+class Auto(Policy):
+    """Follow the candidate that does best on the keys of a small sample, each in a buffer scaled alike.
+
+    The keys of the sample are chosen by their hash. Beside the real buffer, every candidate runs the join of
+    these keys in a small one; the real buffer follows the leader once it is ahead by `margin` and by more
+    than chance explains. A change of policy keeps the tuples, whose scores under the new one come from a
+    history of all keys. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
+    quarter of a budget of bytes at most); where not even 16 tuples per candidate fit in there, the first
+    candidate runs alone.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="auto:candidates=lru/prob")
+    >>> stats = join.run(left, right, on="key", time="ts").stats
+    >>> stats.results, stats.choice.policy
+    (3, 'lru')
+    """
+
+    candidates: tuple[str, ...] = CANDIDATES
+    margin: float = 0.01
+
+    name: ClassVar[str] = "auto"
+    summary: ClassVar[str] = "follows the candidate that does best on a sample of the keys"
+    cost: ClassVar[str] = "that of the policy it follows, of learned's history, and of small simulations"
+    paper: ClassVar[str] = "none; miniature simulation follows Waldspurger, Saemundsson and Ahmad 2017"
+    counts_keys: ClassVar[bool] = True
+    many: ClassVar[bool] = False
+    chooses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.candidates, str):
+            object.__setattr__(self, "candidates", (self.candidates,))
+        self.require(
+            isinstance(self.candidates, tuple) and len(self.candidates) > 0, "candidates", "names of policies"
+        )
+        self.require(is_number(self.margin) and 0 <= self.margin <= 1, "margin", "from 0 to 1")
+        for policy in self.among():
+            unfit = policy.chooses or policy.needs_future or policy.needs_model or policy.reads_values
+            if unfit or not (policy.joins and policy.compiled and policy.unified and policy.counts_bytes):
+                raise PolicyOptionError(
+                    f"auto: {policy.name} cannot be a candidate; take policies that need neither the future "
+                    "nor a model, that are compiled, and that can manage one pool."
+                )
+
+    def among(self) -> list[Policy]:
+        """The candidates as policies.
+
+        >>> from penstock import policies
+        >>> policies.Auto(candidates=("lru", "gdj:initial=0.5")).among()
+        [Lru(), GreedyDualJoin(initial=0.5, method=1)]
+        """
+        from penstock.policies.registry import get
+
+        return [get(name) for name in self.candidates]
+
+    def build(self, setting: Setting) -> Any:
+        """The state of the first candidate; those of the others are built when they take over."""
+        return self.among()[0].build(setting)

@@ -1,0 +1,201 @@
+"""LEARNED: how many matches a tuple still has before it, learnt from the stream itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from penstock.kernels.history import KEY, find_row, last_of
+from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import (
+    ARRIVAL,
+    COUNT,
+    ENTRY,
+    HEAD,
+    HIGH_KEY,
+    HIGH_TUPLE,
+    NEXT,
+    STREAM,
+    TIME,
+    USE,
+    Store,
+)
+from penstock.kernels.layout import KEY as STORED_KEY
+from penstock.kernels.ranking import Ranking, check_ranking, new_ranking, rank, unrank
+from penstock.kernels.scholar import Scholar, attend, check_scholar, new_scholar, worth
+from penstock.policies.base import Policy, Setting, is_number
+
+RENEWED = 4  # keys whose score is brought up to date at every arrival
+AT_FRONT = 16  # and at most so many when a victim is looked for
+
+
+class LearnedState(NamedTuple):
+    """Keys by score, and who foretells what is to come of them.
+
+    In `USE` a key has its row in the history, plus one.
+    """
+
+    ranking: Ranking
+    scholar: Scholar
+    hand: np.ndarray  # the key whose score is brought up to date next
+
+
+@dataclass(frozen=True)
+class Learned(Policy):
+    """Evict the tuple with the fewest matches to come while it is likely to stay, or refuse the arrival.
+
+    What is to come is foretold from how often the key has come in either stream, lately (on four time
+    scales) and ever, by weights that are fitted while the join runs: some of the tuples, chosen by chance,
+    are followed through their whole lifetime whether they are in the buffer or not, and their matches
+    compared with what was known of their keys before. So a stream of independent keys gets weights like
+    those of PROB, one whose popular keys come and go weights more like those of LRU.
+
+    Matches count over `span` times as many arrivals as the buffer holds, or until the tuple expires;
+    `memory` is the number of examples after which an old one has faded to a third. A score is brought up to
+    date whenever its key comes, when it is about to be the lowest, and in turn with all others: four keys
+    per arrival. The history and the examples are of a fixed size.
+
+    >>> import penstock as ps
+    >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="learned")
+    >>> join.run(left, right, on="key", time="ts").stats.results
+    3
+    """
+
+    span: float = 0.3
+    memory: float = 4_000.0
+
+    name: ClassVar[str] = "learned"
+    summary: ClassVar[str] = "fewest matches to come, foretold by weights learnt from the stream, goes"
+    cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
+    paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
+    selective: ClassVar[bool] = True
+    counts_keys: ClassVar[bool] = True
+    many: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self.require(is_number(self.span) and 0 < self.span <= 1000, "span", "above 0 and at most 1000")
+        self.require(is_number(self.memory) and 1 < self.memory <= 1e12, "memory", "above 1, in examples")
+
+    def build(self, setting: Setting) -> LearnedState:
+        """Nothing known yet."""
+        scholar = new_scholar(
+            setting.total,
+            float(self.span),
+            float(self.memory),
+            setting.time_dtype,
+            setting.horizons,
+            setting.window,
+            setting.count_bytes,
+        )
+        return LearnedState(new_ranking(setting.capacities), scholar, np.zeros(1, np.int64))
+
+    def inform(self, state: LearnedState, scholar: Scholar) -> LearnedState:
+        """All there is to know."""
+        return state._replace(scholar=scholar)
+
+    def check(self, state: Any, store: Store) -> None:
+        """The heap is one, and every key is in it by its oldest tuple."""
+        check_ranking(state.ranking)
+        check_scholar(state.scholar)
+        live = np.flatnonzero(store.t64[: store.meta[HIGH_TUPLE] + 1, ARRIVAL] >= 0)
+        heads = {}
+        for slot in live[live > 0]:
+            entry, stream = int(store.t32[slot, ENTRY]), int(store.t32[slot, STREAM])
+            heads[2 * entry + stream] = int(store.k32[entry, HEAD + stream])
+        assert set(np.flatnonzero(state.ranking.place)) == set(heads), "a key is not in the heap"
+        for item, slot in heads.items():
+            at = state.ranking.place[item] - 1
+            found = state.ranking.arrival[store.pool_of[item & 1], at]
+            assert found == store.t64[slot, ARRIVAL], "a key is not in the heap by its oldest tuple"
+
+
+@jit
+def _row_of(policy, store, entry):
+    """The row of a buffered key in the history, -1 if that has forgotten it."""
+    row, history = store.k64[entry, USE] - 1, policy.scholar.history
+    if row >= 0 and (history.word[row, KEY] != store.k64[entry, STORED_KEY] or last_of(history, row) == 0):
+        return np.int64(-1)
+    return row
+
+
+@jit
+def _renew(policy, store, entry, stream):
+    """Bring the score of a key up to date."""
+    slot = np.int64(store.k32[entry, HEAD + stream])
+    found = worth(policy.scholar, stream, _row_of(policy, store, entry), store.time[slot, TIME])
+    item = 2 * np.int64(entry) + stream
+    rank(policy.ranking, store.pool_of[stream], item, found, store.t64[slot, ARRIVAL])
+
+
+@arrive.on(LearnedState)
+def _arrive(policy, store, stream, key, entry):
+    stream = np.int64(stream)
+    for each in range(2):
+        policy.scholar.clock[each] = store.clock[each]
+    row = attend(policy.scholar, stream, key)
+    if entry != 0:
+        store.k64[entry, USE] = row + 1
+        for side in range(2):
+            if store.k32[entry, COUNT + side] > 0:
+                _renew(policy, store, np.int64(entry), side)
+    high = store.meta[HIGH_KEY]
+    for _ in range(min(RENEWED, high)):
+        policy.hand[0] = policy.hand[0] + 1 if policy.hand[0] < high else 1
+        other = policy.hand[0]
+        for side in range(2):
+            if policy.ranking.place[2 * other + side] != 0:
+                _renew(policy, store, other, side)
+
+
+@open_key.on(LearnedState)
+def _open_key(policy, store, entry):
+    store.k64[entry, USE] = find_row(policy.scholar.history, store.k64[entry, STORED_KEY]) + 1
+
+
+@enter.on(LearnedState)
+def _enter(policy, store, slot):
+    entry, stream = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, STREAM])
+    if store.k32[entry, HEAD + stream] == slot:
+        _renew(policy, store, entry, stream)
+
+
+@leave.on(LearnedState)
+def _leave(policy, store, slot):
+    """The key is in the heap by the next younger tuple from now on, or no more."""
+    entry, stream = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, STREAM])
+    if store.k32[entry, HEAD + stream] == slot:
+        after = store.t32[slot, NEXT]
+        if after != 0:
+            store.k32[entry, HEAD + stream] = after
+            _renew(policy, store, entry, stream)
+            store.k32[entry, HEAD + stream] = slot
+        else:
+            unrank(policy.ranking, store.pool_of[stream], 2 * entry + stream)
+
+
+@score.on(LearnedState)
+def _score(policy, store, slot):
+    entry, stream = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, STREAM])
+    return worth(policy.scholar, stream, _row_of(policy, store, entry), store.time[slot, TIME])
+
+
+@newcomer.on(LearnedState)
+def _newcomer(policy, store, stream, entry):
+    row = _row_of(policy, store, np.int64(entry))
+    return worth(policy.scholar, np.int64(stream), row, store.entering[0])
+
+
+@lowest.on(LearnedState)
+def _lowest(policy, store, pool):
+    ranking = policy.ranking
+    for _ in range(AT_FRONT):
+        item, before = np.int64(ranking.item[pool, 0]), ranking.score[pool, 0]
+        _renew(policy, store, item >> 1, item & 1)
+        if ranking.item[pool, 0] == item and ranking.score[pool, 0] <= before:
+            break
+    item = np.int64(ranking.item[pool, 0])
+    return np.int64(store.k32[item >> 1, HEAD + (item & 1)]), ranking.score[pool, 0]

@@ -1,0 +1,166 @@
+"""`auto`: it follows the leader, and a change of policy loses nothing and is as if it had always been so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.errors import PenstockError, PolicyOptionError
+from penstock.joins import chooser
+from penstock.joins.settle import settle, settlers_of
+from penstock.joins.stream import StreamState
+from penstock.workloads import zipf_pair
+from tests.joins.test_contract import Feed, feed, trajectory
+
+FEW = "auto:candidates=fifo/prob/lru"
+
+
+def started(policy: str, budget: Any = None, **options: Any) -> ps.JoinState:
+    return ps.WindowJoin(within=40, budget=budget or ps.Tuples(16), policy=policy, **options).start()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the results often, and changes on weak evidence, so that it changes at all in a short test."""
+    monkeypatch.setattr(chooser, "EPOCH", (25, 25))
+    monkeypatch.setattr(chooser, "CERTAIN", 0.0)
+    monkeypatch.setattr(chooser, "FADE", 0.3)
+
+
+def test_it_follows_the_leader() -> None:
+    left, right = zipf_pair(15_000, keys=300)
+    found = {}
+    for policy in ("fifo", "prob", "auto:candidates=fifo/prob"):
+        stats = (
+            ps.WindowJoin(2_000, ps.Fraction(0.2), policy=policy).run(left, right, on="key", time="ts").stats
+        )
+        found[policy] = stats
+    choice = found["auto:candidates=fifo/prob"].choice
+    assert choice is not None
+    assert (choice.policy, choice.switches) == ("prob", 1)
+    assert choice.since < 8_000
+    assert choice.estimates["prob"] == 1.0 > choice.estimates["fifo"]
+    assert found["auto:candidates=fifo/prob"].recall > 0.85 * found["prob"].recall
+    assert found["fifo"].choice is None
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("step", ["arrival", "tick"])
+@settings(max_examples=10, suppress_health_check=[], deadline=None)
+@given(seed=st.integers(0, 99), cuts=st.lists(st.floats(0, 1), max_size=5))
+def test_changes_do_not_depend_on_batches(step: str, seed: int, cuts: list[float]) -> None:
+    arrivals = feed(400, seed, keys=20)
+    options: dict[str, Any] = {"step": step, "seed": seed, "drop_rate": 0.2 if seed % 3 == 0 else 0.0}
+    one = started(FEW, **options)
+    whole = trajectory(one, arrivals, [])
+    one.check()
+    many = started(FEW, **options)
+    assert trajectory(many, arrivals, sorted(int(cut * 400) for cut in cuts)) == whole
+    assert many.choice == one.choice
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("step", ["arrival", "tick"])
+def test_a_restored_state_chooses_alike(step: str) -> None:
+    changed = 0
+    for seed in range(6):
+        arrivals = feed(500, seed, keys=20)
+        original = started(FEW, step=step)
+        original.process(*arrivals.cut(0, 260))
+        copy = ps.JoinState.restore(original.snapshot())
+        copy.check()
+        assert copy.peak_bytes == original.peak_bytes
+        rest = Feed(*arrivals.cut(260, 500))
+        assert trajectory(copy, rest, [50, 51]) == trajectory(original, rest, [])
+        assert copy.choice == original.choice
+        copy.check()
+        assert original.choice is not None
+        changed += original.choice.switches
+    assert changed > 0
+
+
+@pytest.mark.usefixtures("hasty")
+def test_streams_out_of_step_change_too() -> None:
+    changed = 0
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        arrivals = feed(500, seed, keys=20)
+        time = arrivals.time + random.integers(-8, 9, 500)
+        join = ps.WindowJoin(within=40, budget=ps.Tuples(16), policy=FEW)
+        states = [join.start(lateness=5) for _ in range(2)]
+        outputs: list[list[Any]] = [[], []]
+        for cut, state in ((500, states[0]), (120, states[1])):
+            for first in range(0, 500, cut):
+                part = slice(first, first + cut)
+                if state is states[1] and first == 240:
+                    state = states[1] = StreamState.restore(state.snapshot())
+                out = state.process(
+                    arrivals.stream[part], arrivals.key[part], time[part], arrivals.row[part], collect=True
+                )
+                outputs[states.index(state)] += out.pairs.tolist()
+                state.check()
+        assert outputs[0] == outputs[1]
+        assert states[0].choice == states[1].choice
+        assert states[0].choice is not None
+        changed += states[0].choice.switches
+    assert changed > 0
+
+
+@pytest.mark.parametrize("policy", ["lru", "prob", "life"])
+def test_a_change_is_as_if_it_had_always_been_so(policy: str) -> None:
+    """Where nothing was evicted before, scores after a change are those of the policy from the beginning."""
+    arrivals = feed(400, 7, keys=9)
+    budget = ps.Tuples(30)
+    always = ps.WindowJoin(within=25, budget=budget, policy=policy).start()
+    other = ps.WindowJoin(within=25, budget=budget, policy=f"auto:candidates=fifo/{policy}").start()
+    assert other.chooser is not None
+    at = 20
+    for state in (always, other):
+        state.process(*arrivals.cut(0, at))
+        assert state.totals()["evicted"] == 0
+    before = sorted(settlers_of(other.store).row.tolist())
+    new = ps.policies.get(policy)
+    other.chooser.change(new)
+    other.store, other.policy = settle(
+        other.config, new, settlers_of(other.store), other.store, other.chooser.scholar
+    )
+    other.check()
+    assert sorted(settlers_of(other.store).row.tolist()) == before
+    assert other.totals() == always.totals()
+    rest = Feed(*arrivals.cut(at, 200))
+    assert trajectory(other, rest, [])[:2] == trajectory(always, rest, [])[:2]
+
+
+def test_the_small_joins_keep_to_their_share() -> None:
+    for budget in (ps.Tuples(2_000), ps.Tuples(100_000), ps.Bytes("2 MiB"), ps.Bytes("64 KiB")):
+        state = started("auto", budget)
+        assert state.chooser is not None
+        assert state.chooser.bytes <= max(0.05 * state.table_bytes, 64 << 10)
+        if isinstance(budget, ps.Bytes):
+            assert state.peak_bytes <= budget.n
+    assert ps.WindowJoin(40, ps.Bytes("64 KiB"), policy="auto").start().choice is not None
+
+
+def test_a_sample_of_keys_is_a_share_of_them() -> None:
+    keys = np.arange(-50_000, 50_000)
+    for halvings in (0, 1, 3, 6):
+        assert chooser.sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
+
+
+@pytest.mark.parametrize("given", ["auto", "opt", "heeb", "age", "flowexpect"])
+def test_who_cannot_be_a_candidate(given: str) -> None:
+    with pytest.raises(PolicyOptionError, match="candidate"):
+        ps.policies.Auto(candidates=("lru", given))
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(PenstockError, match="nobody"):
+        ps.policies.get("auto:candidates=lru/nobody")
+    with pytest.raises(PolicyOptionError, match="margin"):
+        ps.policies.get("auto:margin=2")
+    assert ps.policies.get("auto:candidates=lru").among() == [ps.policies.Lru()]
