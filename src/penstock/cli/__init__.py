@@ -1,4 +1,4 @@
-"""The command line: joins, plans, lookups, patterns, queues and the demo.
+"""The command line: joins, plans, lookups, patterns, queues, experiments and the demo.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -16,6 +16,7 @@ from penstock.cli.match import match
 from penstock.cli.plan import plan
 from penstock.cli.policies import policies
 from penstock.cli.queues import queues
+from penstock.cli.reproduce import reproduce
 
 __all__ = ["app", "main"]
 
@@ -51,6 +52,7 @@ for command, example in (
         "penstock enrich clicks.parquet --table sqlite:///shop.db#items --key item=id --budget 1000 "
         "--policy lru --out enriched",
     ),
+    (reproduce, "penstock reproduce gdj clock --quick --data streams/ --out reproduction"),
     (demo, "penstock demo --quick"),
 ):
     app.command(epilog=f"Example: {example}")(command)

@@ -1,0 +1,101 @@
+"""`penstock reproduce`: the experiments of the papers, rerun, and a report of what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.output import console, errors_in_one_line, progress_bar, writable
+
+if TYPE_CHECKING:
+    from penstock.experiments import Outcome
+
+
+@errors_in_one_line
+def reproduce(
+    papers: Annotated[
+        list[str] | None,
+        typer.Argument(help="gdj, heeb, clock, queues, neel, or all.", show_default="all"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller runs; a few minutes.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder of real streams; what is missing is generated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where tables, pictures and the report go.")] = Path(
+        "reproduction"
+    ),
+    master: Annotated[
+        str | None, typer.Option(help="Run the trials as tasks of this Spark master, such as local[4].")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one per processor.", min=1)] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the claims as JSON; - is stdout.")] = None,
+) -> None:
+    """Rerun the papers' experiments: a CSV and a PNG per figure, every claim checked, one HTML report."""
+    import contextlib
+    import time
+
+    from penstock.errors import PenstockError
+    from penstock.experiments import EXPERIMENTS, Scope, figures_of, write_report
+    from penstock.experiments import reproduce as run
+
+    if data is not None and not data.is_dir():
+        raise PenstockError(f"--data takes a folder; there is none at '{data}'.")
+    to_stdout = str(json) == "-"
+    writable(None if to_stdout else json)
+    wanted = list(dict.fromkeys(papers or ["all"]))
+    if "all" in wanted:
+        wanted = list(EXPERIMENTS)
+    scope = Scope(quick=quick, data=None if data is None else data.resolve())
+    figures = {name: figures_of(name, scope) for name in wanted}
+    began = time.perf_counter()
+    with contextlib.ExitStack() as opened:
+        session = None
+        if master is not None:
+            from penstock.cli.session import spark_session
+
+            session = opened.enter_context(spark_session(master))
+        report = opened.enter_context(progress_bar())
+        outcomes = run(figures, out, jobs=jobs, spark=session, progress=report)
+    page = write_report(outcomes, out, scope, seconds=time.perf_counter() - began)
+    if json is not None:
+        text = as_json(outcomes)
+        if to_stdout:
+            typer.echo(text, nl=False)
+        else:
+            json.write_text(text, encoding="utf-8")
+    _show(outcomes, console(stderr=to_stdout))
+    console(stderr=to_stdout).print(f"Report: {page}", soft_wrap=True)
+
+
+def as_json(outcomes: list[Outcome]) -> str:
+    """The claims of all figures as JSON.
+
+    >>> from penstock.cli.reproduce import as_json
+    >>> as_json([])
+    '[]\\n'
+    """
+    import json
+
+    from penstock.experiments.report import claims_of
+
+    return json.dumps(claims_of(outcomes), indent=2) + "\n"
+
+
+def _show(outcomes: list[Outcome], out: Any) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("figure", style="cyan", no_wrap=True)
+    for title in ("the paper says", "measured", "verdict"):
+        table.add_column(title, overflow="fold")
+    colours = {True: "green", False: "red", None: "yellow"}
+    for outcome in outcomes:
+        for number, claim in enumerate(outcome.claims):
+            name = "" if number else f"{outcome.paper} {outcome.figure.name}"
+            verdict = f"[{colours[claim.holds]}]{claim.verdict}[/]"
+            table.add_row(name, escape(claim.paper), escape(claim.measured), verdict)
+    out.print(table)
