@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.dashboard import dashboard
 from penstock.cli.demo import demo
+from penstock.cli.doctor import doctor
 from penstock.cli.join import join, reconcile
 from penstock.cli.lookup import enrich, plan_lookup
 from penstock.cli.match import match
@@ -53,6 +55,8 @@ for command, example in (
         "--policy lru --out enriched",
     ),
     (reproduce, "penstock reproduce gdj clock --quick --data streams/ --out reproduction"),
+    (dashboard, "penstock dashboard clicks.jsonl --port 8501"),
+    (doctor, "penstock doctor --start"),
     (demo, "penstock demo --quick"),
 ):
     app.command(epilog=f"Example: {example}")(command)
