@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 def command() -> str:
@@ -80,8 +80,9 @@ class Browser:
             self._rest += part
 
     def open(self, url: str) -> None:
-        """Go to a page."""
+        """Go to a page, and wait until it is there."""
         self._ask("Page.navigate", url=url)
+        self.until("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def look(self, script: str) -> Any:
         """What a JavaScript expression gives."""

@@ -14,11 +14,10 @@ import pandas as pd
 
 from penstock.budget import Tuples
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
+from penstock.experiments.inputs import sensors, television
 from penstock.experiments.plots import finish, heat, lines, panels
-from penstock.experiments.streams import sensors, television
 from penstock.joins import JoinRun, WindowJoin
 
-PAPER = "Gao, Scharrenbach and Bernstein: The CLOCK Data-Aware Eviction Approach (ESWC 2014)"
 WORKLOADS = {"sensors": "SRBench", "television": "ViSTA-TV"}
 # The moment over which the load is measured: a second for sensors, a minute for viewers.
 MOMENT = {"sensors": 1_000, "television": 60_000}

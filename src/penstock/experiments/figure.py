@@ -51,6 +51,8 @@ class Trial:
 
     run: Callable[..., list[Row]]
     given: dict[str, Any]
+    shown: bool = True  # whether what it is given stands beside its rows
+    code: str = ""  # a digest of code that it runs besides that of its module
 
     @property
     def key(self) -> str:
@@ -63,12 +65,13 @@ class Trial:
         False
         """
         source = inspect.getsource(sys.modules[self.run.__module__])
-        text = json.dumps([self.run.__module__, self.run.__qualname__, self.given, source], sort_keys=True)
+        what = [self.run.__module__, self.run.__qualname__, self.given, source, self.code]
+        text = json.dumps(what, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def rows(self) -> list[Row]:
         """Run it."""
-        shown = {name: value for name, value in self.given.items() if name != "data"}
+        shown = {name: value for name, value in self.given.items() if self.shown and name != "data"}
         return [shown | row for row in self.run(**self.given)]
 
 

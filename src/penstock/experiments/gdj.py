@@ -10,11 +10,10 @@ import pandas as pd
 from penstock.budget import Fraction
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.gdj_many import figure_6, figure_7, figure_8
+from penstock.experiments.inputs import PAIRS, Pair, stock, synthetic
 from penstock.experiments.plots import finish, lines, panels
-from penstock.experiments.streams import PAIRS, Pair, stock, synthetic
 from penstock.joins import WindowJoin
 
-PAPER = "Li, Chang, Bestavros and Kollios: GreedyDual-Join (BUCS-TR-2004-028)"
 STREAMS = ("stock", "weather", "synthetic")
 POLICIES = ("gdj", "prob", "age:k=tuple", "fifo", "rand")
 

@@ -9,8 +9,8 @@ import pandas as pd
 
 from penstock.budget import Fraction
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
+from penstock.experiments.inputs import trades
 from penstock.experiments.plots import bars, finish, lines, panels
-from penstock.experiments.streams import trades
 from penstock.joins import join_many
 from penstock.workloads import gdj_attributes, gdj_pair
 

@@ -6,11 +6,10 @@ import time
 from typing import Any
 
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
+from penstock.experiments.inputs import trades
 from penstock.experiments.plots import bars, finish, lines, panels
-from penstock.experiments.streams import trades
 from penstock.patterns import Pattern
 
-PAPER = "Ray et al.: Optimizing Complex Sequence Pattern Extraction Using Caching (NEEL)"
 QUERY = "PATTERN SEQ(YHOO y, SEQ(QQQ q, AMAT a, DELL d), ORCL o, IPIX i) WITHIN {} s"
 PUBLISHED = ("iterative", "object", "semantic")
 STRATEGIES = (*PUBLISHED, "columnar")

@@ -16,9 +16,8 @@ from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.plots import bars, finish, lines, panels
 from penstock.queues import ExtendedCost, optimum, patterns, simulate
 
-PAPER = "Motwani and Thomas: Caching Queues in Memory Buffers (SODA 2004)"
 SOURCE = "arrivals found by search, or of the proofs"
-STATES = 4_000  # of the search for an optimum; arrivals that need more are not taken
+STATES = 2_500  # of the search for an optimum; arrivals that need more are not taken
 
 
 # --- The search ---------------------------------------------------------------------------------------

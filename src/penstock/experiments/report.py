@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.experiments.figure import Claim, Outcome, Scope
-from penstock.experiments.papers import module_of
+from penstock.experiments.papers import TITLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def write_report(outcomes: list[Outcome], out: Path, scope: Scope, *, seconds: f
         _head(outcomes, papers, scope, seconds),
     ]
     for paper in papers:
-        parts.append(f'<h2 id="{escape(paper)}">{escape(module_of(paper).PAPER)}</h2>')
+        parts.append(f'<h2 id="{escape(paper)}">{escape(TITLES[paper])}</h2>')
         parts += [_figure(outcome) for outcome in outcomes if outcome.paper == paper]
     parts += [_surroundings(outcomes, scope), "</body></html>"]
     page = out / "report.html"
@@ -109,7 +109,7 @@ def _head(outcomes: list[Outcome], papers: list[str], scope: Scope, seconds: flo
         numbers = "".join(
             f'<td class="n">{n}</td>' for n in (figures, count[True], count[False], count[None])
         )
-        name = escape(module_of(paper).PAPER)
+        name = escape(TITLES[paper])
         rows.append(f'<tr><td><a href="#{escape(paper)}">{name}</a></td>{numbers}</tr>')
     kind = "A quick run: fewer and smaller inputs than the full one." if scope.quick else "The full run."
     return (

@@ -38,7 +38,7 @@ def file_of(data: str | None, name: str) -> Path | None:
 def trades(data: str | None) -> tuple[pd.DataFrame, str]:
     """A day of trades: `ms`, `symbol`, `price`, `side`.
 
-    >>> from penstock.experiments.streams import trades
+    >>> from penstock.experiments.inputs import trades
     >>> frame, source = trades(None)
     >>> sorted(frame.columns), source
     (['ms', 'price', 'side', 'symbol'], 'generated trades')
@@ -63,7 +63,7 @@ def trades(data: str | None) -> tuple[pd.DataFrame, str]:
 def stock(data: str | None) -> Pair:
     """Buys and sells on symbol and price, within ten minutes.
 
-    >>> from penstock.experiments.streams import stock
+    >>> from penstock.experiments.inputs import stock
     >>> stock(None).within
     600000
     """
@@ -80,7 +80,7 @@ def weather(data: str | None) -> Pair:
     The readings of the twelve stations of an hour follow each other. Generated, they are those of slow
     AR(1) series, one per station, around a spring that warms.
 
-    >>> from penstock.experiments.streams import weather
+    >>> from penstock.experiments.inputs import weather
     >>> weather(None).source
     'generated dew points'
     """
@@ -129,7 +129,7 @@ def sensors(data: str | None, readings: int, seed: int) -> Pair:
     The paper joins the stream with itself; two halves that share no station have the same answers without
     readings that meet themselves. The sample of SRBench has 117 such readings, so that they are generated.
 
-    >>> from penstock.experiments.streams import sensors
+    >>> from penstock.experiments.inputs import sensors
     >>> pair = sensors(None, 2_000, seed=0)
     >>> bool((pair.left.key >= 10).all()), pair.within
     (True, 200)
@@ -147,7 +147,7 @@ def television(viewers: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, tup
     A window join has one horizon per stream where the paper has a validity per tuple: here it is the mean
     length of a viewing and of a programme.
 
-    >>> from penstock.experiments.streams import television
+    >>> from penstock.experiments.inputs import television
     >>> viewers, guide, (before, after), source = television(500, seed=0)
     >>> before > after > 0
     True
