@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -41,6 +42,12 @@ class Scope:
         return None if self.data is None else str(self.data)
 
 
+@functools.cache
+def _source(module: str) -> str:
+    """The source of a module as it was first seen: a file that is edited meanwhile changes no key."""
+    return inspect.getsource(sys.modules[module])
+
+
 @dataclass(frozen=True)
 class Trial:
     """One run: a function of a module and what it is given, which stands beside the rows it returns.
@@ -64,8 +71,8 @@ class Trial:
         >>> one.key == two.key
         False
         """
-        source = inspect.getsource(sys.modules[self.run.__module__])
-        what = [self.run.__module__, self.run.__qualname__, self.given, source, self.code]
+        code = _source(self.run.__module__) + self.code
+        what = [self.run.__module__, self.run.__qualname__, self.given, code]
         text = json.dumps(what, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 

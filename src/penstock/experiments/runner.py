@@ -58,9 +58,10 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     kept = _Kept(out / KEPT)
     figures = [figure for each in papers.values() for figure in each]
-    total = sum(len(figure.trials) for figure in figures)
-    wanted = [(figure, trial) for figure in figures for trial in figure.trials]
-    missing = [(figure, trial) for figure, trial in wanted if trial.key not in kept.rows]
+    # Figures may share trials, which then run once.
+    wanted = {trial.key: (figure, trial) for figure in figures for trial in figure.trials}
+    total = len(wanted)
+    missing = [each for key, each in wanted.items() if key not in kept.rows]
     done = total - len(missing)
     tell = progress or (lambda done, total, label: None)
     tell(done, total, f"{done} were there already" if done else "starting")
