@@ -17,6 +17,7 @@ from penstock.experiments.plots import bars, finish, lines, panels
 from penstock.queues import ExtendedCost, optimum, patterns, simulate
 
 SOURCE = "arrivals found by search, or of the proofs"
+LATE = np.array([3, 0, 3, 3, 0, 0, 3, 3, 1, 1])  # a long search found that these exceed twice the optimum
 STATES = 2_500  # of the search for an optimum; arrivals that need more are not taken
 
 
@@ -93,7 +94,10 @@ def ratio_of_half(memory: int, seed: int, steps: int = 400) -> list[Row]:
         for name in ("half", "half-late")
     ]
     proof = patterns.half_adversary(memory)
-    return [*rows, _told("proof", "half", (_ratio("half", memory)(proof), proof), 2.0)]
+    rows.append(_told("proof", "half", (_ratio("half", memory)(proof), proof), 2.0))
+    if memory == 6:
+        rows.append(_told("known", "half-late", (_ratio("half-late", memory)(LATE), LATE), 2.0))
+    return rows
 
 
 def ratio_of_chunks(memory: int, block: int, seed: int, steps: int = 400) -> list[Row]:
@@ -123,27 +127,20 @@ def fewest_tuples(memory: int, seed: int, patterns_tried: int = 100) -> list[Row
 
 
 def ratio_of_heads(queues: int, seed: int, steps: int = 300) -> list[Row]:
-    """BUFFEREDHEAD for several queues, round-robin; at most M/2n tuples enter at a tick."""
-    memory = 2 * queues  # M/2n is 1
+    """BUFFEREDHEAD for several queues, round-robin; two tuples at most enter at a tick, and one leaves."""
+    memory = 2 * queues
     rng = np.random.default_rng([seed, queues])
     plain = _ratio("buffered-head", memory)
-
-    def ratio(arrivals: np.ndarray) -> float:
-        return plain(arrivals) if arrivals.sum(axis=1).max() <= 1 else 0.0
-
-    def slow(wanted: np.ndarray) -> float:
-        return ratio(_one_a_tick(wanted, queues))
-
-    best, wanted = climb(slow, (12,), queues, steps, rng)
-    return [_told("search", "buffered-head", (best, _one_a_tick(wanted, queues)), 2.0 * queues)]
+    best, wanted = climb(lambda each: plain(_two_a_tick(each, queues)), (9, 2), queues, steps, rng)
+    return [_told("search", "buffered-head", (best, _two_a_tick(wanted, queues)), 2.0 * queues)]
 
 
-def _one_a_tick(wanted: np.ndarray, queues: int) -> np.ndarray:
-    """Arrivals of one tuple at most: to queue `wanted`, or to none where it is `queues`."""
-    arrivals = np.zeros((len(wanted), queues), np.int64)
-    some = wanted < queues
-    arrivals[np.flatnonzero(some), wanted[some]] = 1
-    return arrivals
+def _two_a_tick(wanted: np.ndarray, queues: int) -> np.ndarray:
+    """Arrivals of two tuples at most: to the queues `wanted`, or to none where it is `queues`."""
+    arrivals = np.zeros((len(wanted), queues + 1), np.int64)
+    for one in wanted.T:
+        np.add.at(arrivals, (np.arange(len(wanted)), one), 1)
+    return arrivals[:, :queues]
 
 
 def round_robin(queues: int, share: int) -> list[Row]:
