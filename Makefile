@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak format clean setup setup-python
+.PHONY: help demo test check bench soak docs reproduce format clean setup setup-python
 
 BIN := .venv/bin
 WITH_JAVA := source .venv/java.env;
@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/.venv/bin/python
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup  ## A Spark query that holds its memory under bursts, and Spark's own join beside it
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
@@ -34,6 +34,14 @@ bench: setup  ## Benchmarks; results also as JSON under benchmarks/out/
 
 soak: setup  ## The long versions of the stress, fuzz and kill tests
 	@$(WITH_JAVA) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+docs: setup-python  ## The documentation as a site under build/site/; links are checked
+	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check \
+		--no-input --constraint constraints.txt --editable '.[docs]'
+	@$(BIN)/mkdocs build --strict $(ARGS)
+
+reproduce: setup  ## The experiments of the papers, and a report under reproduction/
+	@$(WITH_JAVA) $(BIN)/penstock reproduce all $(ARGS)
 
 format: setup-python  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix-only .

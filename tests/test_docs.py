@@ -74,7 +74,7 @@ def test_examples_run(
     module = types.ModuleType("pasted")  # a module that can be found: classes of the page can be pickled
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names = vars(module)
-    if page.name == "spark.md":
+    if page.name in ("spark.md", "tutorial.md", "operations.md"):
         names["spark"] = request.getfixturevalue("spark")
     ran = 0
     for block in blocks(page):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -70,13 +69,12 @@ def test_the_table_has_every_policy_and_the_optimum_where_it_can_be_found() -> N
 def test_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(
         app,
-        ["reproduce", "policies", "--quick", "--only", "regimes", "--out", str(tmp_path), "--json", "-"],
+        ["reproduce", "policies", "--quick", "--only", "regimes", "--jobs", "1", "--out", str(tmp_path)],
     )
     assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)["experiments"]["regimes"]
-    assert {row["part"] for row in rows} == {"zipf", "walk", "bursts"}
-    table = pd.read_csv(tmp_path / "policies-regimes.csv")
-    assert len(table) == len(rows)
+    (written,) = tmp_path.rglob("*regimes.csv")
+    table = pd.read_csv(written)
+    assert set(table["part"]) == {"zipf", "walk", "bursts"}
     policies.plot_regimes(table, tmp_path / "regimes.png")
     assert (tmp_path / "regimes.png").stat().st_size > 1_000
 

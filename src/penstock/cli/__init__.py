@@ -1,4 +1,4 @@
-"""The command line: joins, plans, lookups, patterns, stream queries, queues and the demo.
+"""The command line: joins, plans, lookups, patterns, stream queries, queues, experiments and the demo.
 
 Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
 """
@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.dashboard import dashboard
 from penstock.cli.demo import demo
+from penstock.cli.doctor import doctor
 from penstock.cli.join import join, reconcile
 from penstock.cli.lookup import enrich, plan_lookup
 from penstock.cli.match import match
@@ -57,7 +59,9 @@ for command, example in (
         "penstock enrich clicks.parquet --table sqlite:///shop.db#items --key item=id --budget 1000 "
         "--policy lru --out enriched",
     ),
-    (reproduce, "penstock reproduce heeb --quick --only figure-8,figure-15 --data data/"),
+    (reproduce, "penstock reproduce gdj clock --quick --data streams/ --out reproduction"),
+    (dashboard, "penstock dashboard clicks.jsonl --port 8501"),
+    (doctor, "penstock doctor --start"),
     (demo, "penstock demo --quick"),
 ):
     app.command(epilog=f"Example: {example}")(command)

@@ -1,4 +1,4 @@
-"""`penstock reproduce`: the tables and figures of a paper, from one command."""
+"""`penstock reproduce`: the experiments of the papers, rerun, and a report of what came out."""
 
 from __future__ import annotations
 
@@ -7,86 +7,136 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, parts_of, progress_bar
+from penstock.cli.output import console, errors_in_one_line, parts_of, progress_bar, writable
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from penstock.experiments import Experiment
+    from penstock.experiments import Outcome
 
 
 @errors_in_one_line
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Which: heeb, policies, ...", show_default=False)],
-    only: Annotated[list[str] | None, typer.Option(help="Some of its figures: figure-8,figure-15.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Shorter streams and fewer runs.")] = False,
-    runs: Annotated[int | None, typer.Option(min=1, help="Runs, instead of the paper's number.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder with real data.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for the tables as CSV.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write all rows as JSON; - is stdout.")] = None,
+    papers: Annotated[
+        list[str] | None,
+        typer.Argument(help="gdj, heeb, clock, queues, neel, policies, or all.", show_default="all"),
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Some of the figures: figure-8,figure-15.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller runs; a few minutes.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder of real streams; what is missing is generated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where tables, pictures and the report go.")] = Path(
+        "reproduction"
+    ),
+    master: Annotated[
+        str | None, typer.Option(help="Run the trials as tasks of this Spark master, such as local[4].")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one per processor.", min=1)] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the claims as JSON; - is stdout.")] = None,
 ) -> None:
-    """Run the experiments of a paper anew, and show its tables."""
+    """Rerun the papers' experiments: a CSV and a PNG per figure, every claim checked, one HTML report."""
+    import contextlib
+    import time
+
     from penstock.errors import PenstockError, hint
-    from penstock.experiments import PAPERS, Options
+    from penstock.experiments import EXPERIMENTS, Scope, figures_of, write_report
+    from penstock.experiments import reproduce as run
 
-    if paper not in PAPERS:
-        raise PenstockError(f"There is no paper {paper!r}{hint(paper, PAPERS)}")
-    known = {each.name: each for each in PAPERS[paper]}
-    wanted = parts_of(only) or list(known)
-    for name in wanted:
-        if name not in known:
-            raise PenstockError(f"{paper} has no {name!r}{hint(name, known)}")
     if data is not None and not data.is_dir():
-        raise PenstockError(f"--data: there is no folder '{data}'.")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        raise PenstockError(f"--data takes a folder; there is none at '{data}'.")
     to_stdout = str(json) == "-"
-    screen = console(stderr=to_stdout)
-    rows: dict[str, Any] = {}
-    for name in wanted:
-        with progress_bar() as report:
-            table = known[name].run(Options(quick=quick, runs=runs, data=data, report=report))
-        _show(known[name], table, screen)
-        if out is not None:
-            table.to_csv(out / f"{paper}-{name}.csv", index=False)
-        rows[name] = table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[call-overload]
-    if json is not None:
-        import json as encoder
+    writable(None if to_stdout else json)
+    wanted = list(dict.fromkeys(papers or ["all"]))
+    if "all" in wanted:
+        wanted = list(EXPERIMENTS)
+    scope = Scope(quick=quick, data=None if data is None else data.resolve())
+    figures = {name: figures_of(name, scope) for name in wanted}
+    if only:
+        known = [figure.name for each in figures.values() for figure in each]
+        for name in parts_of(only):
+            if name not in known:
+                raise PenstockError(f"There is no figure {name!r} of {', '.join(wanted)}{hint(name, known)}")
+        figures = {
+            paper: [figure for figure in each if figure.name in parts_of(only)]
+            for paper, each in figures.items()
+        }
+    began = time.perf_counter()
+    with contextlib.ExitStack() as opened:
+        session = None
+        if master is not None:
+            from penstock.cli.session import spark_session
 
-        text = encoder.dumps({"paper": paper, "quick": quick, "experiments": rows}, indent=2) + "\n"
+            session = opened.enter_context(spark_session(master))
+        report = opened.enter_context(progress_bar())
+        outcomes = run(figures, out, jobs=jobs, spark=session, progress=report)
+    page = write_report(outcomes, out, scope, seconds=time.perf_counter() - began)
+    if json is not None:
+        text = as_json(outcomes)
         if to_stdout:
             typer.echo(text, nl=False)
         else:
             json.write_text(text, encoding="utf-8")
+    _show(outcomes, console(stderr=to_stdout))
+    console(stderr=to_stdout).print(f"Report: {page}", soft_wrap=True)
 
 
-def _show(experiment: Experiment, table: pd.DataFrame, screen: Any) -> None:
-    """The table with one column across."""
+def as_json(outcomes: list[Outcome]) -> str:
+    """The claims of all figures as JSON.
+
+    >>> from penstock.cli.reproduce import as_json
+    >>> as_json([])
+    '[]\\n'
+    """
+    import json
+
+    from penstock.experiments.report import claims_of
+
+    return json.dumps(claims_of(outcomes), indent=2) + "\n"
+
+
+def _show(outcomes: list[Outcome], out: Any) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("figure", style="cyan", no_wrap=True)
+    for title in ("the paper says", "measured", "verdict"):
+        table.add_column(title, overflow="fold")
+    colours = {True: "green", False: "red", None: "yellow"}
+    for outcome in outcomes:
+        for number, claim in enumerate(outcome.claims):
+            name = "" if number else f"{outcome.paper} {outcome.figure.name}"
+            verdict = f"[{colours[claim.holds]}]{claim.verdict}[/]"
+            table.add_row(name, escape(claim.paper), escape(claim.measured), verdict)
+    if table.row_count:
+        out.print(table)
+    for outcome in outcomes:
+        if outcome.figure.layout is not None:
+            _show_table(outcome, out)
+
+
+def _show_table(outcome: Outcome, out: Any) -> None:
+    """The table of a figure, one column across."""
     from rich import box
     from rich.table import Table
 
-    index = experiment.index.split(",")
-    if experiment.columns:
-        wide = table.pivot(index=index, columns=experiment.columns, values=experiment.value)
-        keys = list(dict.fromkeys(map(tuple, table[index].itertuples(index=False, name=None))))
-        wide = wide.loc[keys if len(index) > 1 else [key[0] for key in keys]]
-        wide = wide[list(dict.fromkeys(table[experiment.columns]))]
-    else:
-        wide = table.set_index(index)[[experiment.value]]
-    shown = Table(title=experiment.title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in index:
-        shown.add_column(name, style="cyan", no_wrap=True)
-    for name in wide.columns:
+    from penstock.experiments.tables import wide
+
+    assert outcome.figure.layout is not None
+    cells = wide(outcome.table, *outcome.figure.layout)
+    shown = Table(title=outcome.figure.title, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in cells.index.names:
+        shown.add_column(str(name), style="cyan", no_wrap=True)
+    for name in cells.columns:
         shown.add_column(str(name), justify="right")
-    for key, row in wide.iterrows():
+    for key, row in cells.iterrows():
         labels = key if isinstance(key, tuple) else (key,)
         shown.add_row(*map(str, labels), *(_cell(value) for value in row))
-    screen.print(shown)
-    notes = [
-        f"{name}: {', '.join(map(str, table[name].unique()))}" for name in ("runs", "data") if name in table
-    ]
-    if notes:
-        screen.print(f"[dim]{'; '.join(notes)}[/]\n")
+    out.print(shown)
+    told = [name for name in ("runs", "data") if name in outcome.table]
+    if told:
+        notes = [f"{name}: {', '.join(map(str, outcome.table[name].unique()))}" for name in told]
+        out.print(f"[dim]{'; '.join(notes)}[/]\n")
 
 
 def _cell(value: float) -> str:

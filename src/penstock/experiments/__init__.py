@@ -1,13 +1,26 @@
-"""The experiments, as functions that return tidy tables; `penstock reproduce` runs them.
+"""The experiments of the papers, rerun: a module per paper, a function per figure.
 
->>> from penstock import experiments
->>> sorted(experiments.PAPERS)
-['heeb', 'policies']
+A figure is a list of trials (one run each, with its seed), a drawing of the table they give, and the paper's
+claims checked against that table. `reproduce` runs figures, in processes or as Spark tasks, and goes on where
+it stopped; `write_report` makes one HTML page of what came out.
 """
 
-from penstock.experiments import heeb, policies
 from penstock.experiments.base import Experiment, Options
+from penstock.experiments.figure import Claim, Figure, Outcome, Scope, Trial
+from penstock.experiments.papers import EXPERIMENTS, figures_of
+from penstock.experiments.report import write_report
+from penstock.experiments.runner import reproduce
 
-PAPERS: dict[str, tuple[Experiment, ...]] = {"heeb": heeb.EXPERIMENTS, "policies": policies.EXPERIMENTS}
-
-__all__ = ["PAPERS", "Experiment", "Options"]
+__all__ = [
+    "EXPERIMENTS",
+    "Claim",
+    "Experiment",
+    "Figure",
+    "Options",
+    "Outcome",
+    "Scope",
+    "Trial",
+    "figures_of",
+    "reproduce",
+    "write_report",
+]

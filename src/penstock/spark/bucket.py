@@ -262,6 +262,7 @@ class Bucket:
             for side, arena in enumerate(self.arenas):
                 self.state.rename_rows(side, arena.keep(self.state.rows(side)))
         self.figures.peak_bytes = self._bytes()
+        self.figures.budget_rows, self.figures.budget_bytes = self.spec.share
         self.whole.add(self.figures)
 
     def _bytes(self) -> int:

@@ -10,7 +10,7 @@ from penstock.spark.spec import SIDES
 
 PER_STREAM = ("arrived", "evicted", "buffered")
 LAST = ("buffered",)  # of these the last counts
-MOST = ("peak_bytes",)  # and of these the most; the others are added up
+MOST = ("peak_bytes", "budget_rows", "budget_bytes")  # and of these the most; the others are added up
 
 
 def _zeros() -> dict[str, int]:
@@ -39,6 +39,8 @@ class Figures:
     behind_watermark: int = 0  # late rows that a watermark drops
     buffered: dict[str, int] = field(default_factory=_zeros)
     peak_bytes: int = 0
+    budget_rows: int = 0  # what may be kept, in rows or in bytes; 0 where the budget is in the other
+    budget_bytes: int = 0
     state_written: int = 0
     state_read: int = 0
     replayed: int = 0

@@ -48,6 +48,11 @@ class ManySpec(Spec):
         """The key columns of one join go out once, under the names of its first stream."""
         return self.parts[self.joins[0][0]].key_sources
 
+    @property
+    def share(self) -> tuple[int, int]:
+        """What a bucket may keep, in rows; a join of many streams has no budget in bytes."""
+        return self.budget.n, 0
+
     def joins_of(self, side: int) -> tuple[int, ...]:
         """The joins that a stream takes part in."""
         return tuple(j for j, members in enumerate(self.joins) if side in members)

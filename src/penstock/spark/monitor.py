@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from penstock.dashboard import Board, Dashboard, write_line
 from penstock.errors import PenstockError
 from penstock.spark.exporter import Exporter
 from penstock.spark.metrics import figures_of
@@ -45,6 +47,9 @@ class PipelineMonitor:
         listens.
     address
         Of the interface to listen on; beyond this machine, if so wanted, with `"0.0.0.0"`.
+    record
+        A file to which the figures of each batch are appended, a JSON object a line; `penstock dashboard`
+        shows it live.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class PipelineMonitor:
         console: Console | Literal[False] | None = None,
         prometheus_port: int | None = None,
         address: str = "127.0.0.1",
+        record: str | Path | None = None,
     ) -> None:
         self.name = name
         self.state = "waiting for a batch"
@@ -78,6 +84,12 @@ class PipelineMonitor:
         self._spark, self._console = spark, console
         self._port, self._address = prometheus_port, address
         self._tally = Tally()
+        self._record = None if record is None else Path(record)
+        if self._record is not None and (self._record.is_dir() or not self._record.parent.is_dir()):
+            raise PenstockError(
+                f"record={str(record)!r} cannot be written; give a file in a folder that exists."
+            )
+        self._boards: list[Board] = []
         self._news = threading.Condition()
         self._begun: set[str] = set()  # runs of queries that Spark has told of
         self._ended: set[str] = set()
@@ -140,6 +152,7 @@ class PipelineMonitor:
                 began=datetime.fromisoformat(progress["timestamp"]).timestamp(),
                 seconds=(progress["batchDuration"] or 0) / 1_000,
             )
+            self._tell(self._told(self._tally.history[-1]))
             self._news.notify_all()
 
     def _started(self, run: str) -> None:
@@ -154,7 +167,41 @@ class PipelineMonitor:
             # One that fails before its first batch does not tell whether it has a join of this name.
             if run in self._ours or (error and not self._ours):
                 self.state = f"failed: {error.splitlines()[0]}" if error else "stopped"
+                self._tell({"state": self.state})
             self._news.notify_all()
+
+    def serve(self, port: int = 0, address: str = "127.0.0.1") -> Dashboard:
+        """Serve a live page of the figures, on this machine unless told otherwise; `url` of what is returned.
+
+        It shows and changes nothing. It ends with the monitor's block, or when it is closed.
+
+        >>> import urllib.request
+        >>> from penstock.spark.monitor import PipelineMonitor
+        >>> with PipelineMonitor(spark, console=False) as monitor:
+        ...     page = urllib.request.urlopen(monitor.serve().url, timeout=10).read()
+        >>> b"Penstock" in page
+        True
+        """
+        board = Board(self.name)
+        served = Dashboard(board, port, address)
+        with self._news:
+            for each in self._tally.history:
+                board.post(self._told(each))
+            self._boards.append(board)
+        self._open.callback(served.close)
+        return served
+
+    def _told(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A batch as pages and files are told of it."""
+        about = {"state": self.state, "streams": list(self._tally.streams), "advice": self._tally.advice()}
+        return batch | about
+
+    def _tell(self, told: dict[str, Any]) -> None:
+        """Tell pages and the file of a batch, or of a state alone."""
+        for board in self._boards:
+            board.post(told)
+        if self._record is not None:
+            write_line(self._record, told)
 
     def _wait(self) -> None:
         """Spark tells of a batch a little later; wait for the last words on queries that are over."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.budget import Bytes
+from penstock.budget import Bytes, Tuples
 from penstock.joins.stream import StreamState
 from penstock.joins.window import WindowJoin
 from penstock.spark.pack import CHECK, KEY
@@ -77,6 +77,11 @@ class Spec(ABC):
         """What a bucket may take, rows that have left and wait to be forgotten included."""
         return math.inf
 
+    @property
+    @abstractmethod
+    def share(self) -> tuple[int, int]:
+        """What a bucket may keep: rows if the budget counts them, and bytes if it counts those; else 0."""
+
     @abstractmethod
     def codes(self, side: int) -> tuple[str, ...]:
         """The hidden columns of a stream with the numbers by which its keys are known."""
@@ -139,6 +144,12 @@ class JoinSpec(Spec):
     def most_bytes(self) -> float:
         """What a bucket may take, rows that have left and wait to be forgotten included."""
         return self.join.budget.n if isinstance(self.join.budget, Bytes) else math.inf
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """What a bucket may keep, in rows or in bytes."""
+        budget = self.join.budget
+        return (budget.n if isinstance(budget, Tuples) else 0, budget.n if isinstance(budget, Bytes) else 0)
 
     def start(self) -> StreamState:
         """A fresh state for one bucket; of a budget in bytes it leaves some for rows that have left."""

@@ -6,7 +6,7 @@ import math
 from collections import Counter, deque
 from typing import Any
 
-from penstock.spark.figures import Figures
+from penstock.spark.figures import MOST, Figures
 
 REMEMBERED = 1_000  # batches in the history
 HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
@@ -42,7 +42,8 @@ class Tally:
         # A bucket without rows says nothing, and keeps what it had.
         last = [Figures.from_flat(each) for each in self._last.values()]
         batch.buffered = {name: sum(each.buffered.get(name, 0) for each in last) for name in batch.buffered}
-        batch.peak_bytes = sum(each.peak_bytes for each in last)
+        for name in MOST:
+            setattr(batch, name, sum(getattr(each, name) for each in last))
         self._sums.add(batch)
         self._batches += 1
         self._rows += about.get("rows", 0)

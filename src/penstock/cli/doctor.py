@@ -1,0 +1,183 @@
+"""`penstock doctor`: whether this machine has what Penstock needs, and what to do where it has not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.output import console, errors_in_one_line, writable
+
+OLDEST_JAVA = 17
+PACKAGES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ortools", "statsmodels", "matplotlib", "lark")
+OPTIONAL = {"pyspark": "spark", "prometheus-client": "spark", "sqlalchemy": "lookup"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look found: `state` is ok, note (a part will not work) or bad; `remedy` what to do."""
+
+    what: str
+    state: str
+    found: str
+    remedy: str = ""
+
+
+@errors_in_one_line
+def doctor(
+    start: Annotated[
+        bool, typer.Option("--start", help="Start Spark as well and run a task in a Python worker.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the findings as JSON; - is stdout.")] = None,
+) -> None:
+    """Look for Python, packages, Java, Spark and the cache of kernels; exit code 1 if one is missing."""
+    import json as encoder
+
+    to_stdout = str(json) == "-"
+    writable(None if to_stdout else json)
+    looks: list[Callable[[], list[Finding]]] = [python, packages, java, kernels]
+    if start:
+        looks.append(spark)
+    findings = [finding for look in looks for finding in look()]
+    if json is not None:
+        text = encoder.dumps([asdict(finding) for finding in findings], indent=2) + "\n"
+        if to_stdout:
+            typer.echo(text, nl=False)
+        else:
+            json.write_text(text, encoding="utf-8")
+    if not to_stdout:
+        _show(findings)
+    if any(finding.state == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+def python() -> list[Finding]:
+    """The interpreter.
+
+    >>> from penstock.cli.doctor import python
+    >>> python()[0].state
+    'ok'
+    """
+    found = ".".join(map(str, sys.version_info[:3]))
+    fine = sys.version_info >= (3, 11)
+    return [
+        Finding("Python", "ok" if fine else "bad", found, "" if fine else "Install Python 3.11 or newer.")
+    ]
+
+
+def packages() -> list[Finding]:
+    """Penstock, what it needs, and what its extras bring.
+
+    >>> from penstock.cli.doctor import packages
+    >>> {finding.state for finding in packages()} <= {"ok", "note"}
+    True
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    from penstock import __version__
+
+    findings = [Finding("penstock", "ok", __version__)]
+    for name in (*PACKAGES, *OPTIONAL):
+        try:
+            findings.append(Finding(name, "ok", version(name)))
+        except PackageNotFoundError:
+            extra = OPTIONAL.get(name)
+            remedy = f"pip install 'penstock[{extra}]' if you want it." if extra else f"pip install {name}"
+            findings.append(Finding(name, "note" if extra else "bad", "not installed", remedy))
+    return findings
+
+
+def java() -> list[Finding]:
+    """The Java that Spark would start: that of JAVA_HOME, or else the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    install = "Install Java 17 (Debian, Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to it."
+    if command is None or not Path(command).exists():
+        where = f"none in JAVA_HOME={home}" if home else "none on the PATH, and JAVA_HOME is not set"
+        return [Finding("Java", "note", where, install + " Only Spark needs it.")]
+    try:
+        said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [Finding("Java", "bad", f"{command} does not run: {error}", install)]
+    major = major_of(said)
+    if major is None:
+        return [Finding("Java", "bad", f"{command} does not say its version", install)]
+    fine = major >= OLDEST_JAVA
+    return [Finding("Java", "ok" if fine else "bad", f"{major} ({command})", "" if fine else install)]
+
+
+def major_of(text: str) -> int | None:
+    """The release of a Java from what `java -version` says; Java 8 calls itself 1.8.
+
+    >>> from penstock.cli.doctor import major_of
+    >>> major_of('openjdk version "17.0.9" 2023-10-17'), major_of('java version "1.8.0_392"'), major_of("?")
+    (17, 8, None)
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def kernels() -> list[Finding]:
+    """Where Numba keeps compiled kernels: next to the source, in NUMBA_CACHE_DIR, or in the user's cache."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return [Finding("Numba", "note", "NUMBA_DISABLE_JIT is set", "Unset it: all runs as plain Python.")]
+    from penstock.kernels.ages import best_age
+
+    # The folder that Numba itself has chosen for a kernel; a private name, so that its absence is no error.
+    where = getattr(getattr(best_age, "_cache", None), "cache_path", None)
+    folder = Path(where) if where else None
+    remedy = "Set NUMBA_CACHE_DIR to a folder that can be written and that Spark's workers share."
+    if folder is None:
+        return [Finding("Numba's cache", "bad", "nowhere to write; every process compiles anew", remedy)]
+    kept = list(folder.glob("*.nbc")) if folder.is_dir() else []
+    size = sum(path.stat().st_size for path in kept) / 2**20
+    found = f"{len(kept)} kernels, {size:.0f} MiB in {folder}"
+    hint = "" if kept else "The first runs compile, a few seconds a policy; later ones load."
+    return [Finding("Numba's cache", "ok" if kept else "note", found, hint)]
+
+
+def spark() -> list[Finding]:
+    """Start Spark and let a worker import Penstock."""
+    from penstock.cli.session import spark_session
+
+    def look(_: int) -> str:
+        import penstock
+
+        return penstock.__version__
+
+    try:
+        with spark_session("local[1]") as session:
+            told = session.sparkContext.parallelize([0], 1).map(look).collect()[0]
+            return [Finding("Spark runs", "ok", f"{session.version}, its workers have penstock {told}")]
+    except Exception as error:  # whatever it is, it is the finding
+        words = " ".join(str(error).split())[:200]
+        return [
+            Finding("Spark runs", "bad", words, "See the log named above, and the lines on Java and pyspark.")
+        ]
+
+
+def _show(findings: list[Finding]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("", "what", "found", "what to do"):
+        table.add_column(title, overflow="fold")
+    marks = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "bad": "[red]bad[/]"}
+    for each in findings:
+        table.add_row(marks[each.state], each.what, escape(each.found), escape(each.remedy))
+    console().print(table)
+    worst = {finding.state for finding in findings}
+    if "bad" in worst:
+        console().print("[red]Something is missing.[/]")
+    else:
+        console().print("All that is needed is there." + (" See the notes." if "note" in worst else ""))

@@ -1,0 +1,177 @@
+"""The server of the live page: it answers GET, tells of batches as they come, and changes nothing.
+
+It listens on the loopback interface unless told otherwise, and there answers only those who ask for it by a
+name of this machine, so that a page of elsewhere cannot read it through the browser of someone here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+
+from penstock.dashboard.board import Board
+from penstock.dashboard.recording import as_json
+from penstock.errors import PenstockError
+
+HEARTBEAT = 5.0  # seconds after which a line is sent though nothing happened, to find out who has left
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Dashboard:
+    """Serves a board while the block runs.
+
+    Parameters
+    ----------
+    board
+        What to show.
+    port
+        0 takes a free one; see `url`.
+    address
+        Of the interface to listen on; beyond this machine, if so wanted, with `"0.0.0.0"`.
+
+    Examples
+    --------
+    >>> import urllib.request
+    >>> from penstock.dashboard import Board, Dashboard
+    >>> with Dashboard(Board("clicks")) as served:
+    ...     page = urllib.request.urlopen(served.url, timeout=10).read()
+    >>> b"<title>" in page
+    True
+    """
+
+    def __init__(self, board: Board, port: int = 0, address: str = "127.0.0.1") -> None:
+        self.board = board
+        try:
+            self._server = _Server((address, port), _Handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise PenstockError(
+                f"Nothing can listen on {address}:{port} ({reason}); give another port, or 0 for a free one."
+            ) from error
+        self._server.board = board
+        self._server.guarded = _is_loopback(address)
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self._server.server_port}/"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self.board.close()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Dashboard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    board: Board
+    guarded: bool
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who leaves in the middle of an answer is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "penstock", ""
+
+    def do_GET(self) -> None:
+        """The page, the batches so far, or the batches as they come."""
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        """The same without the body."""
+        self._answer(body=False)
+
+    def _answer(self, body: bool) -> None:
+        if self.server.guarded and not _is_local(self.headers.get("Host", "")):
+            self._say(HTTPStatus.FORBIDDEN, "text/plain", b"Ask for it as 127.0.0.1 or localhost.\n", body)
+            return
+        path = self.path.partition("?")[0]
+        if path == "/":
+            page = files(__package__).joinpath("page.html").read_bytes()
+            self._say(HTTPStatus.OK, "text/html; charset=utf-8", page, body)
+        elif path == "/batches.json":
+            told = ", ".join(as_json(figures) for _, figures in self.server.board.since(0, 0))
+            self._say(HTTPStatus.OK, "application/json", f"[{told}]\n".encode(), body)
+        elif path == "/events" and body:
+            self._tell()
+        else:
+            self._say(
+                HTTPStatus.NOT_FOUND, "text/plain", b"There is / and /events and /batches.json.\n", body
+            )
+
+    def _say(self, status: HTTPStatus, kind: str, content: bytes, body: bool) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self._guards()
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def _guards(self) -> None:
+        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
+
+    def _tell(self) -> None:
+        """Server-sent events: the batches after the one that the browser has seen, then each as it comes."""
+        self.close_connection = True
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self._guards()
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the browser has left
+            for line in self._events():
+                self.wfile.write(line)
+                self.wfile.flush()
+
+    def _events(self) -> Iterator[bytes]:
+        board = self.server.board
+        seen = self.headers.get("Last-Event-ID", "")
+        number = int(seen) if seen.isdecimal() else 0
+        yield f"event: name\ndata: {as_json({'name': board.name})}\n\n".encode()
+        while True:
+            closed = board.closed
+            batches = board.since(number, HEARTBEAT)
+            for number, figures in batches:
+                yield f"id: {number}\ndata: {as_json(figures)}\n\n".encode()
+            if closed:
+                return
+            if not batches:
+                yield b": nothing new\n\n"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are no news."""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _is_local(host: str) -> bool:
+    """Whether the host of a request, with or without a port, is a name of this machine for itself."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return _is_loopback(name)

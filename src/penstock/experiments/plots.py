@@ -1,0 +1,137 @@
+"""How the figures look: one hand for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {
+    "gdj": "#1f5fa8",
+    "prob": "#d1782a",
+    "age": "#4d9a55",
+    "age:k=tuple": "#4d9a55",
+    "fifo": "#8a8a8a",
+    "rand": "#b9a32f",
+    "lru": "#8b5fb0",
+    "lfu": "#a0522d",
+    "life": "#c2577f",
+    "clock": "#2a9d9d",
+    "clock-exp": "#b03a3a",
+    "heeb": "#b03a3a",
+    "opt": "#202020",
+}
+SPARE = ("#1f5fa8", "#d1782a", "#4d9a55", "#b03a3a", "#8b5fb0", "#2a9d9d", "#b9a32f", "#8a8a8a")
+MARKERS = "osD^vPX*<>"
+
+
+def panels(columns: int, rows: int = 1, *, width: float = 4.2, height: float = 3.3) -> tuple[Figure, Any]:
+    """A drawing with axes side by side.
+
+    >>> from penstock.experiments.plots import panels
+    >>> drawing, axes = panels(2)
+    >>> len(axes)
+    2
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    FigureCanvasAgg(drawing)
+    axes = drawing.subplots(rows, columns, squeeze=False)
+    return drawing, list(axes.flat)
+
+
+def lines(ax: Axes, table: pd.DataFrame, x: str, y: str, by: str, **style: Any) -> None:
+    """A line per value of `by`, in the order of the table.
+
+    >>> import pandas as pd
+    >>> from penstock.experiments.plots import lines, panels
+    >>> _, (ax,) = panels(1)
+    >>> lines(ax, pd.DataFrame({"m": [1, 2], "recall": [0.1, 0.4], "policy": "gdj"}), "m", "recall", "policy")
+    >>> [line.get_label() for line in ax.lines]
+    ['gdj']
+    """
+    for number, (label, part) in enumerate(table.groupby(by, sort=False)):
+        part = part.sort_values(x)
+        ax.plot(
+            part[x],
+            part[y],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+            linewidth=1.5,
+            label=str(label),
+            color=COLOURS.get(str(label), SPARE[number % len(SPARE)]),
+            **style,
+        )
+
+
+def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: Any = "best", **limits: Any) -> None:
+    """Title, labels and a quiet frame.
+
+    >>> from penstock.experiments.plots import finish, panels
+    >>> _, (ax,) = panels(1)
+    >>> finish(ax, "Memory", "tick", "tuples", legend=None)
+    >>> ax.get_title()
+    'Memory'
+    """
+    ax.set_title(title, fontsize=10)
+    ax.set_xlabel(xlabel, fontsize=9)
+    ax.set_ylabel(ylabel, fontsize=9)
+    ax.tick_params(labelsize=8)
+    ax.grid(color="0.92", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    if limits:
+        ax.set(**limits)
+    if legend and ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize=8, loc=legend)
+
+
+def bars(ax: Axes, labels: Sequence[str], values: Sequence[float], form: str = "{:.2f}") -> None:
+    """Bars with their values above.
+
+    >>> from penstock.experiments.plots import bars, panels
+    >>> _, (ax,) = panels(1)
+    >>> bars(ax, ["a", "b"], [1.0, 2.0])
+    >>> [text.get_text() for text in ax.texts]
+    ['1.00', '2.00']
+    """
+    colours = [COLOURS.get(label, SPARE[i % len(SPARE)]) for i, label in enumerate(labels)]
+    drawn = ax.bar(range(len(labels)), list(values), color=colours, width=0.65)
+    ax.bar_label(drawn, [form.format(value) for value in values], fontsize=8, padding=2)
+    ax.set_xticks(range(len(labels)), list(labels))
+
+
+def heat(
+    ax: Axes,
+    table: pd.DataFrame,
+    *,
+    form: str = "{:.3f}",
+    low: float | None = None,
+    high: float | None = None,
+) -> None:
+    """A heat map with its numbers; rows and columns are those of the table.
+
+    >>> import pandas as pd
+    >>> from penstock.experiments.plots import heat, panels
+    >>> _, (ax,) = panels(1)
+    >>> heat(ax, pd.DataFrame({"5 %": {"lru": 0.5, "clock": 0.7}}))
+    >>> [text.get_text() for text in ax.texts]
+    ['0.500', '0.700']
+    """
+    values = table.to_numpy(float)
+    shown = ax.imshow(values, cmap="YlGnBu", aspect="auto", vmin=low, vmax=high)
+    ax.set_xticks(range(table.shape[1]), [str(name) for name in table.columns])
+    ax.set_yticks(range(table.shape[0]), [str(name) for name in table.index])
+    for i in range(table.shape[0]):
+        for j in range(table.shape[1]):
+            dark = float(shown.norm(values[i, j])) > 0.6  # type: ignore[arg-type]
+            ax.text(
+                j, i, form.format(values[i, j]), ha="center", va="center", fontsize=8,
+                color="white" if dark else "black",
+            )  # fmt: skip

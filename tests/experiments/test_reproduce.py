@@ -1,0 +1,106 @@
+"""The frame of the experiments: the same tables wherever trials run, resumption, the report, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.errors import PenstockError
+from penstock.experiments import EXPERIMENTS, Scope, figures_of, reproduce, write_report
+from tests.experiments import toy
+
+
+def table(out: Path, figure: Any, **options: Any) -> pd.DataFrame:
+    (outcome,) = reproduce({"queues": [figure]}, out, **options)
+    assert outcome.png.read_bytes().startswith(b"\x89PNG")
+    written = pd.read_csv(outcome.csv).drop(columns="log")
+    pd.testing.assert_frame_equal(written, outcome.table.drop(columns="log"))
+    return outcome.table
+
+
+def test_in_this_process_and_in_others(tmp_path: Path) -> None:
+    here = table(tmp_path / "a", toy.figure(), jobs=1)
+    there = table(tmp_path / "b", toy.figure(), jobs=2)
+    pd.testing.assert_frame_equal(here, there)
+    assert here["n"].tolist() == [n for n in range(6) for _ in range(3)]
+
+
+@pytest.mark.spark
+def test_on_spark(tmp_path: Path, spark: Any) -> None:
+    here = table(tmp_path / "a", toy.figure(), jobs=1)
+    there = table(tmp_path / "b", toy.figure(), spark=spark)
+    pd.testing.assert_frame_equal(here, there)
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    log = tmp_path / "ran"
+    with pytest.raises(RuntimeError, match="not yet"):
+        reproduce({"queues": [toy.figure(log, failing=4)]}, tmp_path / "out", jobs=1)
+    assert log.read_text().split() == ["0", "1", "2", "3", "4"]
+    (tmp_path / "mended").touch()
+    kept = tmp_path / "out" / "trials.jsonl"
+    kept.write_bytes(kept.read_bytes()[:-10])  # the last line was being written
+    told: list[tuple[int, int]] = []
+    reproduce(
+        {"queues": [toy.figure(log, failing=4)]},
+        tmp_path / "out",
+        jobs=1,
+        progress=lambda done, total, label: told.append((done, total)),
+    )
+    assert log.read_text().split() == ["0", "1", "2", "3", "4", "3", "4", "5"]
+    assert told == [(3, 6), (4, 6), (5, 6), (6, 6)]
+    reproduce({"queues": [toy.figure(log, failing=4)]}, tmp_path / "out", jobs=1)
+    assert len(log.read_text().split()) == 8
+
+
+def test_the_report_stands_alone(tmp_path: Path) -> None:
+    outcomes = reproduce({"queues": [toy.figure()]}, tmp_path, jobs=1)
+    page = write_report(outcomes, tmp_path, Scope(quick=True)).read_text(encoding="utf-8")
+    assert "A &lt;toy&gt;" in page
+    assert page.count("data:image/png;base64,") == 1
+    for outside in ("http://", "https://", "<script", "<link"):
+        assert outside not in page
+    for verdict in ("holds", "does not hold", "cannot be told"):
+        assert f">{verdict}</td>" in page
+    assert "| queues figure-1 | numbers are below 1 |" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_trials_differ_and_a_quick_run_is_smaller(name: str) -> None:
+    quick, full = (figures_of(name, Scope(quick=quick)) for quick in (True, False))
+    assert [figure.name for figure in quick] == [figure.name for figure in full]
+    assert len({figure.name for figure in quick}) == len(quick)
+    for small, large in zip(quick, full, strict=True):
+        assert len({trial.key for trial in small.trials}) == len(small.trials) <= len(large.trials)
+
+
+def test_a_paper_that_is_not_there() -> None:
+    with pytest.raises(PenstockError, match="did you mean 'clock'"):
+        figures_of("clok", Scope())
+    assert CliRunner().invoke(app, ["reproduce", "clok"]).exit_code == 2
+    assert CliRunner().invoke(app, ["reproduce", "--data", "nowhere"]).exit_code == 2
+
+
+def test_one_figure_of_each_kind(tmp_path: Path) -> None:
+    """Real figures, the cheapest ones: their trials, drawings and claims fit together."""
+    scope = Scope(quick=True)
+    chosen = {"clock": [figures_of("clock", scope)[0]], "gdj": [figures_of("gdj", scope)[1]]}
+    outcomes = reproduce(chosen, tmp_path, jobs=1)
+    assert [claim.holds for outcome in outcomes for claim in outcome.claims] == [True, True, True]
+    assert outcomes[1].sources == ["generated trades"]
+
+
+@pytest.mark.soak
+def test_everything_quickly(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--out", str(out), "--json", "-"])
+    assert result.exit_code == 0, result.output
+    claims = json.loads(result.stdout)
+    assert {claim["paper"] for claim in claims} >= {"gdj", "clock", "queues", "neel"}
+    assert (out / "report.html").exists()

@@ -1,0 +1,45 @@
+"""A figure that takes no time, for tests of the frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.experiments import Claim, Figure, Trial
+from penstock.experiments.plots import finish, lines, panels
+
+
+def drawn(n: int, seed: int, log: str | None = None, fails: bool = False) -> list[dict[str, Any]]:
+    """Some numbers; `log` is a file that gets a line per run."""
+    if log is not None:
+        with Path(log).open("a") as file:
+            file.write(f"{n}\n")
+    if fails and not Path(log or "", "..", "mended").resolve().exists():
+        raise RuntimeError("not yet")
+    rng = np.random.default_rng([seed, n])
+    return [{"n": n, "x": i, "value": rng.random(), "source": "toy"} for i in range(3)]
+
+
+def figure(log: Path | None = None, failing: int | None = None) -> Figure:
+    """Six trials."""
+
+    def draw(table: Any) -> Any:
+        drawing, (ax,) = panels(1)
+        lines(ax, table, "x", "value", "n")
+        finish(ax, "Toy", "x", "value")
+        return drawing
+
+    return Figure(
+        "figure-1",
+        "A <toy>",
+        "nowhere",
+        [Trial(drawn, {"n": n, "seed": 3, "log": log and str(log), "fails": n == failing}) for n in range(6)],
+        draw,
+        lambda table: [
+            Claim("numbers are below 1", f"the most is {table.value.max():.3f}", bool(table.value.max() < 1)),
+            Claim("there are ten", f"{len(table)}", len(table) == 10),
+            Claim("they are nice", "no measure", None),
+        ],
+    )
