@@ -662,13 +662,15 @@ def close(store, index, expiry, scheme, columns, row, time):
 
 @jit
 def relink(store, index, scheme, columns, slots):
-    """Build the chains anew from the tuples in order of arrival: their keys have new numbers."""
+    """Build the chains anew from the tuples in order of arrival: their keys have new numbers.
+
+    The rows of the index have been zeroed before.
+    """
     _relink(borrow(store), borrow(index), borrow(scheme), borrow(columns), slots)
 
 
 @jit
 def _relink(store, index, scheme, columns, slots):
-    index.k64[:, :] = 0
     index.buckets[:] = 0
     index.meta[FREE_KEY] = 0
     index.meta[HIGH_KEY] = 0
