@@ -26,9 +26,9 @@ LEAST_TUPLES = 16  # of a small join, unless the real one has fewer
 MOST_HALVINGS = 20
 COUNTS = 0.3  # of a small join's memory, for its key counts
 EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and at most
-FADE = 0.8  # what is left of an epoch's results when the next one is over
-CERTAIN = 1.0  # standard errors by which the leader must be ahead
-REST = 2  # epochs that a policy is given before it is compared
+FADE = 0.9  # what is left of an epoch's results when the next one is over
+CERTAIN = 2.5  # standard errors by which the leader must be ahead
+REST = 4  # epochs that a policy is given before it is compared
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def allowance(config: Config) -> float:
     """Bytes for all small joins together."""
     if config.choosing_bytes is not None:
         return config.choosing_bytes
-    return max(SHARE * _largest(config), LEAST_BYTES)
+    return max(SHARE * min(_tables(config)), LEAST_BYTES)
 
 
 def allowance_of(budget: int) -> int:
@@ -257,18 +257,18 @@ def allowance_of(budget: int) -> int:
     return int(min(max(SHARE * budget, LEAST_BYTES), CHOOSING_SHARE * budget))
 
 
-def _largest(config: Config) -> int:
-    """What the tables take under the candidate that needs most, and the history."""
-    scholar, most = new_scholar_for(config), 0
+def _tables(config: Config) -> list[int]:
+    """What the tables and the history take under each candidate."""
+    scholar, found = new_scholar_for(config), []
     for policy in config.policy.among():  # type: ignore[attr-defined]
         store, state = config.build(policy=policy)
-        most = max(most, table_bytes(store, policy.inform(state, scholar), scholar))
-    return most
+        found.append(table_bytes(store, policy.inform(state, scholar), scholar))
+    return found
 
 
 def tables_of(config: Config) -> int:
     """What a join that chooses takes in all, whichever candidate runs; for budgets of bytes."""
-    return _largest(config) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
+    return max(_tables(config)) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
 
 
 def sampling(config: Config, most: float) -> int | None:

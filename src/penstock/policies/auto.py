@@ -27,7 +27,7 @@ class Auto(Policy):
     >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="auto:candidates=lru/prob")
     >>> stats = join.run(left, right, on="key", time="ts").stats
     >>> stats.results, stats.choice.policy
-    (3, 'lru')
+    (4, 'lru')
     """
 
     candidates: tuple[str, ...] = CANDIDATES
