@@ -11,7 +11,7 @@ from penstock.budget import Fraction
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.gdj_many import figure_6, figure_7, figure_8
 from penstock.experiments.inputs import PAIRS, Pair, stock, synthetic
-from penstock.experiments.plots import finish, lines, panels
+from penstock.experiments.plots import finish, lines, log_x, panels
 from penstock.joins import WindowJoin
 
 STREAMS = ("stock", "weather", "synthetic")
@@ -303,8 +303,9 @@ def figure_5(scope: Scope) -> Figure:
         drawing, axes = panels(4, width=3.6)
         table = shaped(table)
         for ax, letter, streams in zip(axes, "abcd", (*windows, "domain"), strict=True):
-            lines(ax, table[table.streams == streams], "x", "recall", "policy")
-            ax.set_xscale("log")
+            part = table[table.streams == streams]
+            lines(ax, part, "x", "recall", "policy")
+            log_x(ax, sorted(part.x.unique()))
             what = "values in the domain" if streams == "domain" else "window"
             finish(ax, f"({letter}) {streams}", what, "recall", ylim=(0, 1))
         return drawing

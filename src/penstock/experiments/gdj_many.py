@@ -99,8 +99,8 @@ def figure_6(scope: Scope) -> Figure:
         drawing, (ax,) = panels(1, width=7)
         labels = [f"{p.upper()}\n{a}" for p, a in zip(table.policy, table.allocation, strict=True)]
         bars(ax, labels, list(table.results), "{:,.0f}")
-        ax.bar(range(len(table)), table.inverse, width=0.65, color="white", alpha=0.45, label="inverse pair")
-        finish(ax, "Results of a direct and an inverse pair, buffer 20 %", "", "results")
+        ax.bar(range(len(table)), table.inverse, width=0.65, color="white", alpha=0.45)
+        finish(ax, "Results of a direct and an inverse (light) pair, buffer 20 %", "", "results")
         return drawing
 
     def claims(table: Any) -> list[Claim]:

@@ -92,6 +92,20 @@ def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: Any = "bes
         ax.legend(frameon=False, fontsize=8, loc=legend)
 
 
+def log_x(ax: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis that is marked at these values and nowhere else.
+
+    >>> from penstock.experiments.plots import log_x, panels
+    >>> _, (ax,) = panels(1)
+    >>> log_x(ax, [25, 600_000])
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['25', '600k']
+    """
+    ax.set_xscale("log")
+    ax.set_xticks(list(values), [f"{v / 1000:g}k" if v >= 10_000 else f"{v:g}" for v in values])
+    ax.minorticks_off()
+
+
 def bars(ax: Axes, labels: Sequence[str], values: Sequence[float], form: str = "{:.2f}") -> None:
     """Bars with their values above.
 

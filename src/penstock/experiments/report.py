@@ -132,9 +132,13 @@ def _figure(outcome: Outcome) -> str:
         f'<span class="quiet">({escape(figure.where)})</span></h3>'
         f'<figure><img alt="{escape(figure.title)}" src="data:image/png;base64,{picture}"></figure>'
         f"{_claims(outcome.claims)}{note}"
-        f'<p class="quiet">Streams: {escape(sources)}. {len(figure.trials)} runs.</p>'
+        f'<p class="quiet">Streams: {escape(sources)}. {_runs(len(figure.trials))}.</p>'
         f"{_rows(outcome.table)}</section>"
     )
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number} runs"
 
 
 def _claims(claims: list[Claim]) -> str:

@@ -50,10 +50,10 @@ def reproduce(
     >>> import tempfile
     >>> from pathlib import Path
     >>> from penstock.experiments import Scope, figures_of, reproduce
-    >>> figures = figures_of("queues", Scope(quick=True))[:1]
-    >>> (outcome,) = reproduce({"queues": figures}, Path(tempfile.mkdtemp()), jobs=1)
+    >>> figures = figures_of("clock", Scope(quick=True))[:1]
+    >>> (outcome,) = reproduce({"clock": figures}, Path(tempfile.mkdtemp()), jobs=1)
     >>> outcome.png.name, all(claim.holds for claim in outcome.claims)
-    ('theorem-2.png', True)
+    ('figure-2.png', True)
     """
     out.mkdir(parents=True, exist_ok=True)
     kept = _Kept(out / KEPT)
