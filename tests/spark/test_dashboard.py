@@ -13,8 +13,11 @@ from pyspark.sql import DataFrame
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import PipelineMonitor, bounded_join
+from penstock.spark.bucket import Bucket
+from penstock.spark.tally import Tally
 from tests.dashboard.browser import Browser
 from tests.spark.conftest import write_files
+from tests.spark.packed import packed, spec_of
 from tests.spark.support import pieces
 
 pytestmark = pytest.mark.spark
@@ -57,6 +60,19 @@ def test_the_numbers_move(spark: Any, stream_of: Callable[[Path], DataFrame], tm
         assert line["budget_rows"] == BUDGET
         assert line["buffered_left"] + line["buffered_right"] <= BUDGET
         assert line["streams"] == ["left", "right"]
+
+
+@pytest.mark.parametrize(("budget", "share"), [(ps.Tuples(50), (50, 0)), (ps.Bytes("1 MiB"), (0, 2**20))])
+def test_a_bucket_tells_its_budget(budget: Any, share: tuple[int, int]) -> None:
+    bucket = Bucket(spec_of(budget))
+    for _ in bucket.process(packed(1))[0]:
+        pass
+    assert (bucket.figures.budget_rows, bucket.figures.budget_bytes) == share
+    row = {"bucket": 0, **bucket.figures.flat()}
+    tally = Tally()
+    for _ in range(2):
+        tally.add(row | {"buckets": [row]}, batch=0)
+    assert (tally.history[-1]["budget_rows"], tally.totals()["budget_bytes"]) == share
 
 
 def test_a_record_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:
