@@ -123,3 +123,26 @@ def hint(given: object, allowed: Iterable[object]) -> str:
     close = difflib.get_close_matches(str(given), words, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else "."
     return f"{guess} Allowed: {', '.join(words)}"
+
+
+def pointed(text: str, at: int, found: str, expected: str) -> str:
+    """Line and column, what was found and expected, the line itself, and a caret below the place.
+
+    >>> from penstock.errors import pointed
+    >>> print(pointed("SEQ(A B)", 6, "B", "a comma"))
+    line 1, column 7: found B, expected a comma
+      SEQ(A B)
+            ^
+    """
+    at = min(at, len(text))
+    line = text.count("\n", 0, at) + 1
+    start = text.rfind("\n", 0, at) + 1
+    stop = text.find("\n", at)
+    shown = text[start : stop if stop >= 0 else len(text)]
+    column = at - start + 1
+    first = max(0, column - 60)
+    clean = "".join(" " if letter in "\t\r\f\v" else letter for letter in shown[first : first + 100])
+    return (
+        f"line {line}, column {column}: found {found}, expected {expected}\n"
+        f"  {clean}\n  {' ' * (column - 1 - first)}^"
+    )

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
-from penstock.errors import PenstockError, QueryError, QuerySyntaxError, UnsupportedQueryError, hint
+from penstock.errors import PenstockError, QueryError, QuerySyntaxError, UnsupportedQueryError, hint, pointed
 from penstock.linked.nodes import Call, Const, Expression, Item, Pattern, Query, Var, calls, variables
 from penstock.linked.terms import RDF_TYPE, XSD, Term, string
 
@@ -126,7 +126,7 @@ def _refuse_depth(text: str) -> None:
         depth += (letter == "(") - (letter == ")")
         if depth > DEEPEST:
             raise QuerySyntaxError(
-                _shown(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter query")
+                pointed(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter query")
             )
 
 
@@ -146,7 +146,7 @@ def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
     word = whole.group() if whole else str(token) if token is not None and not ended else text[at : at + 1]
     found = "the end of the text" if ended else repr(word[:60])
     expected = ", ".join(sorted({_WORDS.get(each, each) for each in wanted})) or "nothing more"
-    message = _shown(text, at, found, expected)
+    message = pointed(text, at, found, expected)
     before = re.findall(r"\w+", text[max(0, at - 40) : at])
     after = re.match(r"\W*(\w+)", text[at : at + 40])
     near = [word, *before[:-4:-1], after.group(1) if after and word == "[" else ""]
@@ -162,22 +162,6 @@ def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
             f"{message}\nProperty paths are not part of the language: write each step as a pattern."
         ) from None
     raise QuerySyntaxError(message) from None
-
-
-def _shown(text: str, at: int, found: str, expected: str) -> str:
-    """Line and column, what was found and expected, the line itself, and a caret below the place."""
-    at = min(at, len(text))
-    line = text.count("\n", 0, at) + 1
-    start = text.rfind("\n", 0, at) + 1
-    stop = text.find("\n", at)
-    shown = text[start : stop if stop >= 0 else len(text)]
-    column = at - start + 1
-    first = max(0, column - 60)
-    clean = "".join(" " if letter in "\t\r\f\v" else letter for letter in shown[first : first + 100])
-    return (
-        f"line {line}, column {column}: found {found}, expected {expected}\n"
-        f"  {clean}\n  {' ' * (column - 1 - first)}^"
-    )
 
 
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
@@ -205,7 +189,7 @@ def _unquoted(text: str) -> str:
 
 def _named(error_about: Any, token: Token | None, text: str) -> QueryError:
     at = token.start_pos if token is not None and token.start_pos is not None else 0
-    return QueryError(_shown(text, at, repr(str(token)), str(error_about)))
+    return QueryError(pointed(text, at, repr(str(token)), str(error_about)))
 
 
 @v_args(inline=True)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
-from penstock.errors import KleeneError, PatternError, PatternSyntaxError, SkipStrategyError
+from penstock.errors import KleeneError, PatternError, PatternSyntaxError, SkipStrategyError, pointed
 from penstock.patterns.nodes import And, Attr, Compare, Const, E, Item, Not, Or, Seq
 from penstock.patterns.span import Span, span_of
 
@@ -119,7 +119,7 @@ def _refuse_depth(text: str) -> None:
         depth += (letter == "(") - (letter == ")")
         if depth > DEEPEST:
             raise PatternSyntaxError(
-                _shown(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter pattern")
+                pointed(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter pattern")
             )
 
 
@@ -138,7 +138,7 @@ def _refuse(error: UnexpectedInput, text: str, offset: int) -> NoReturn:
     word = str(token) if token is not None and not ended else text[at : at + 1]
     found = "the end of the text" if ended else repr(word)
     expected = ", ".join(sorted({_WORDS.get(each, each) for each in wanted})) or "nothing more"
-    message = _shown(text, at, found, expected)
+    message = pointed(text, at, found, expected)
     before = text[:at].rstrip()
     if word in ("+", "*", "{") or (word.startswith("+") and not ended):
         raise KleeneError(
@@ -156,22 +156,6 @@ def _refuse(error: UnexpectedInput, text: str, offset: int) -> NoReturn:
             "contains the negation."
         ) from None
     raise PatternSyntaxError(message) from None
-
-
-def _shown(text: str, at: int, found: str, expected: str) -> str:
-    """Line and column, what was found and expected, the line itself, and a caret below the place."""
-    at = min(at, len(text))
-    line = text.count("\n", 0, at) + 1
-    start = text.rfind("\n", 0, at) + 1
-    stop = text.find("\n", at)
-    shown = text[start : stop if stop >= 0 else len(text)]
-    column = at - start + 1
-    first = max(0, column - 60)
-    clean = "".join(" " if letter in "\t\r\f\v" else letter for letter in shown[first : first + 100])
-    return (
-        f"line {line}, column {column}: found {found}, expected {expected}\n"
-        f"  {clean}\n  {' ' * (column - 1 - first)}^"
-    )
 
 
 def _unquoted(text: str) -> str:
