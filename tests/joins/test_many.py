@@ -147,6 +147,17 @@ def test_gdj_with_options(case: Case, initial: float, method: int) -> None:
 
 
 @pytest.mark.nojit
+@pytest.mark.parametrize("seed", range(3))
+def test_gdj_follows_credits_that_rise_far_while_tuples_come_and_go(seed: int) -> None:
+    """The histogram of credits is laid out anew many times, from the tuples that are there at the time."""
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.choice([0, 0, 1, 9], 400))  # pauses in which most tuples expire
+    rows = [(int(t), {"k": int(rng.integers(0, 2)), "l": 0}) for t in times]
+    case = Case([rows[0::3], rows[1::3], rows[2::3]], [((0, "k"), (1, "k")), ((1, "k"), (2, "k"))], 12, 14)
+    assert_agrees(case.run("gdj"), case.simulate("gdj"))
+
+
+@pytest.mark.nojit
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("allocation", ["equal", "unified"])
 def test_two_streams_are_a_window_join(policy: str, allocation: str) -> None:

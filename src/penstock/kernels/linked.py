@@ -38,12 +38,11 @@ from penstock.kernels.layout import (
     drop_key,
     find_key,
     fits,
-    free_tuple,
     lived_out,
     power_of_two,
     take_tuple,
 )
-from penstock.kernels.many import take_key_row, victim
+from penstock.kernels.many import free_with_key_row, take_key_row, victim
 from penstock.kernels.many_index import COUNTING, HEEDING
 from penstock.kernels.programs import passes
 from penstock.kernels.queue import file_again, file_newcomer, front, new_queue
@@ -581,7 +580,7 @@ def remove(policy, store, index, scheme, slot):
     for place in range(scheme.degree[index.cache[slot]]):
         unlink(index, slot, place)
     ring.remove(store, slot)
-    free_tuple(store, slot)
+    free_with_key_row(store, slot)
 
 
 @jit

@@ -258,6 +258,13 @@ def take_key_row(store, slot, key, count):
 
 
 @jit
+def free_with_key_row(store, slot):
+    """Give back a tuple and the key row of its number, which then counts no tuples. O(1)."""
+    store.k32[slot, COUNT] = 0
+    free_tuple(store, slot)
+
+
+@jit
 def remove(policy, store, index, slot):
     """Take a tuple out of the store and of the chains of all its joins."""
     leave(policy, store, slot)
@@ -265,7 +272,7 @@ def remove(policy, store, index, slot):
     for place in range(index.scheme.degree[stream]):
         unlink(index, slot, place, index.scheme.part[stream, place])
     ring.remove(store, slot)
-    free_tuple(store, slot)
+    free_with_key_row(store, slot)
 
 
 @jit
