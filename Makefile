@@ -18,7 +18,9 @@ demo: setup  ## A Spark query that holds its memory under bursts, and Spark's ow
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
 test: setup  ## The test suite, then its small part once more without the JIT
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+# In order of collection, the long files of Spark are followed by many short ones, which balances the workers.
+# A worker that crashes ends the run: the rest of its file would be waited for.
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 # Hashes wrap around by design; without the JIT, NumPy's scalars warn of it.
 	@$(WITH_JAVA) NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "nojit and not soak" \
 		-W "ignore:overflow encountered:RuntimeWarning" tests

@@ -158,8 +158,11 @@ def new_scratch(patterns: int, tuples: int, room: int) -> Scratch:
 
 
 def new_expiry(tuples: int) -> Expiry:
-    """An empty queue of the tuples by the time at which they expire."""
-    return Expiry(new_queue((tuples,)))
+    """An empty queue of the tuples by the time at which they expire.
+
+    A tuple may be in it twice: since it entered, and since the fact that it is was closed.
+    """
+    return Expiry(new_queue((2 * tuples,)))
 
 
 @jit
