@@ -163,12 +163,14 @@ def test_gdj_follows_credits_that_rise_far_while_tuples_come_and_go(seed: int) -
 def test_two_streams_are_a_window_join(policy: str, allocation: str) -> None:
     a, b = random_streams(1, 2, 300, 12).values()
     join = ps.WindowJoin(within=40, budget=ps.Tuples(31), policy=policy, allocation=allocation, seed=3)
-    two = join.run(a, b, on="k", time="ts", collect=True)
+    two = join.run(a, b, on="k", time="ts", collect=True, log=True)
     settings = {"on": "k", "time": "ts", "within": 40, "budget": ps.Tuples(31), "allocation": allocation}
-    many = ps.join_many({"left": a, "right": b}, policy=policy, seed=3, collect=True, **settings)
+    many = ps.join_many({"left": a, "right": b}, policy=policy, seed=3, collect=True, log=True, **settings)
     assert many.results is not None
     assert two.pairs is not None
     assert many.results[0].to_pylist() == two.pairs.to_pylist()
+    logged = [run.events.select(["event", "row", "step"]).to_pylist() for run in (two, many)]
+    assert logged[0] == logged[1]
     for figure in (
         "results",
         "exact",

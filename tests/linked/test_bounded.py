@@ -137,12 +137,26 @@ def test_shares_of_partial_results_add_up() -> None:
     table = generated.stream(random, 300, facts=True)
     query = ps.StreamQuery.parse(text)
     for gain in ((1.0, 0.5), (1.0, 0.0), (2.0, 1.0)):
-        run = query.run({"w": table}, budget=ps.Tuples(12), policy="clock", gain=gain)
+        run = query.run({"w": table}, budget=ps.Tuples(12), policy="clock", gain=gain, log=True)
+        assert len(run.events) == run.stats.evicted + run.stats.expired
         assert run.stats.bindings == run.stats.buffered + run.stats.expired + run.stats.evicted
         assert 0 < run.stats.results < run.stats.exact
     whole = query.run({"w": table})
     assert whole.stats.recall == 1.0
     assert "join 2" in query.explain()
+
+
+@pytest.mark.nojit
+def test_the_log_of_an_arrival_that_evicts_many_is_complete() -> None:
+    """It makes five partial solutions with the first pattern and 25 with the third."""
+    text = """SELECT * FROM STREAM w { ?a p ?x ?T . ?b q ?x ?U . ?b r ?y ?V . ?b s ?z ?W }
+        CONTEXT ((?T - ?U) <= 900 && (?U - ?V) <= 900 && (?U - ?W) <= 900)"""
+    state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(10), policy="fifo")
+    cached = {"s": [*"vwxyz", *"bbbbb"], "p": [*"ppppp", *"rrrrr"], "o": [7] * 10, "start": range(10)}
+    first = state.process({"w": cached}, log=True)
+    second = state.process({"w": {"s": ["b"], "p": ["q"], "o": [7], "start": [60]}}, log=True)
+    assert (len(first.log), len(second.log)) == (0, 31)
+    assert state.state.totals()["evicted"] == 31
 
 
 @pytest.mark.nojit

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.kernels import ring
 from penstock.kernels.counts import Counts, count_key, counted, new_counts
-from penstock.kernels.drive import LOG_EVICTED, LOG_EXPIRED, PAIRS, log
+from penstock.kernels.drive import LOG_EVICTED, LOG_EXPIRED, LOGGED, PAIRS, log
 from penstock.kernels.hooks import enter, leave, match_key
 from penstock.kernels.jit import borrow, jit, prefetch
 from penstock.kernels.layout import (
@@ -24,6 +24,7 @@ from penstock.kernels.layout import (
     EXPIRED,
     FREE_KEY,
     HIGH_KEY,
+    LIVE,
     META,
     REFUSED,
     RESULTS,
@@ -58,6 +59,7 @@ EAGER = 10  # in the `meta` of the index: 1 if a share of a match counts as a ma
 
 # Ends of the scratch memory.
 PENDING, TOUCHED, FOUND, PROBES, SHORT = 0, 1, 2, 3, 4
+SHORT_RESULTS, SHORT_SCRATCH, SHORT_LOG = 1, 2, 3  # what room was too small
 STAMP = 6  # not an end: how often it was used
 
 ORIGIN = 2  # beside start and end, the third time that may bound a life
@@ -200,6 +202,8 @@ def _drive(policy, store, index, expiry, scheme, conditions, columns, scratch, a
             continue
         if not find(store, index, scheme, conditions, columns, scratch, out, row):
             return i
+        if not room_to_log(store, scheme, scratch, out):
+            return i
         arrival = meta[ARRIVALS]
         if scratch.ends[FOUND] > 0 and meta[STEPS] >= meta[WARMUP]:
             meta[RESULTS] += scratch.ends[FOUND]
@@ -300,6 +304,16 @@ def find(store, index, scheme, conditions, columns, scratch, out, row):
 
 
 @jit
+def room_to_log(store, scheme, scratch, out):
+    """Whether all can be noted that this arrival evicts and that expires before the next one."""
+    entering = scheme.cache_roles.shape[0] + scratch.ends[PENDING]
+    if out.log.shape[0] > 0 and out.ends[LOGGED] + store.meta[LIVE] + 2 * entering > out.log.shape[0]:
+        scratch.ends[SHORT] = SHORT_LOG
+        return False
+    return True
+
+
+@jit
 def left_key(scheme, columns, rows, step, row):
     """The key under which a partial solution looks for the triples of the next pattern."""
     if step == 1:
@@ -371,7 +385,7 @@ def note(store, scheme, scratch, out, step, at, slot):
         if out.rows.shape[0] > 0 and store.meta[STEPS] >= store.meta[WARMUP]:
             place = out.ends[PAIRS] + ends[FOUND]
             if place >= out.rows.shape[0]:
-                ends[SHORT] = 1
+                ends[SHORT] = SHORT_RESULTS
                 return False
             for i in range(patterns):
                 out.rows[place, i] = scratch.now[i]
@@ -379,7 +393,7 @@ def note(store, scheme, scratch, out, step, at, slot):
     else:
         place = ends[PENDING]
         if place >= scratch.rows.shape[0]:
-            ends[SHORT] = 2
+            ends[SHORT] = SHORT_SCRATCH
             return False
         for i in range(step + 1):
             scratch.rows[place, scheme.order[i]] = scratch.now[scheme.order[i]]

@@ -113,8 +113,8 @@ def _drive_many(policy, store, index, batch, out, start):
                         match(policy, store, index, stream, place, arrival)
                     if collect:
                         emit(store, index, out, stream, place, batch.row[i])
-        meta[STEPS] += 1
         admit(policy, store, index, batch, out, i, count, arrival)
+        meta[STEPS] += 1
     return batch.stream.shape[0]
 
 

@@ -32,7 +32,10 @@ from penstock.kernels.layout import (
     new_store,
 )
 from penstock.kernels.linked import (
+    PENDING,
     SHORT,
+    SHORT_LOG,
+    SHORT_SCRATCH,
     Index,
     LinkedOut,
     Scratch,
@@ -203,7 +206,7 @@ class LinkedState:
     ) -> tuple[LinkedOut, np.ndarray]:
         """Run the kernel over the arrivals, with more room where it asks for it."""
         patterns, n = len(self.plan.order), len(arrivals)
-        entries = int(self.store.meta[LIVE]) + 4 * n if log else 0
+        entries = int(self.store.meta[LIVE]) + 4 * (n + len(self.plan.order)) if log else 0
         out = LinkedOut(
             np.zeros(n, np.int64),
             np.empty((FIRST_RESULTS if collect else 0, patterns), np.int64),
@@ -233,8 +236,11 @@ class LinkedState:
                 start,
             )
             if start < limit:
-                if self.scratch.ends[SHORT] == 2:
+                if self.scratch.ends[SHORT] == SHORT_SCRATCH:
                     self._more_room()
+                elif self.scratch.ends[SHORT] == SHORT_LOG:
+                    more = np.empty((len(out.log) + int(self.scratch.ends[PENDING]), 4), np.int64)
+                    out = out._replace(log=np.concatenate([out.log, more]))
                 elif out.ends[PAIRS] > 0:
                     found.append(out.rows[: out.ends[PAIRS]].copy())
                     out.ends[PAIRS] = 0
