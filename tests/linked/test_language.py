@@ -228,6 +228,18 @@ def test_texts_near_the_language_parse_or_are_refused_cleanly() -> None:
         parses_or_refuses(mangled(random))
 
 
+def test_a_variable_that_no_pattern_has_is_unbound() -> None:
+    table = {"s": ["a", "b"], "p": ["p", "p"], "o": [4, -9000], "start": [0, 1]}
+    for condition, results in (
+        ("!bound(?z)", 2),
+        ("bound(?z)", 0),
+        ("!bound(?z) && ?b / 2 > -1e3", 1),
+        ("bound(?z) || ?b / 2 > -1e3", 1),
+    ):
+        single = f"select * from stream w {{ ?a p ?b ?T . FILTER ({condition}) }}"
+        assert ps.StreamQuery.parse(single).run({"w": table}).stats.results == results
+
+
 @pytest.mark.soak
 def test_a_million_texts() -> None:
     random = Random(6)

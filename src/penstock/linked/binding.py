@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.linked import mixed_keys
+from penstock.kernels.linked_index import mixed_keys
 from penstock.kernels.programs import Columns, Conditions
 from penstock.linked.nodes import Const, Pattern, Var
 from penstock.linked.plan import Operand, Plan

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.kernels import programs
-from penstock.kernels.linked import Scheme
+from penstock.kernels.linked_index import Scheme
 from penstock.linked.context import Bound, bounds_of, simple_bounds, time_number
 from penstock.linked.nodes import Call, Expression, Query, Var, calls, conjuncts, variables
 from penstock.linked.triples import Scale
@@ -206,7 +206,8 @@ class _Planner:
         rows: list[list[Expression]],
         late: list[Expression],
     ) -> None:
-        names = set(variables(part))
+        everywhere = set().union(*map(self._names, range(len(self.query.patterns))))
+        names = set(variables(part)) & everywhere  # the others are unbound in every solution
         whole = [i for i in range(len(self.query.patterns)) if names <= self._names(i)]
         first = self._patterns(part)
         if not {"str", "regex"} & set(calls(part)):

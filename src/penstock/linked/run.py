@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
-from penstock.kernels.linked import lives
+from penstock.kernels.linked_life import lives
 from penstock.kernels.many import apportion
 from penstock.linked.binding import columns_of, masks_of
 from penstock.linked.files import read_background, read_triples

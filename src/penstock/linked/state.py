@@ -31,20 +31,16 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
-from penstock.kernels.linked import (
+from penstock.kernels.linked import LinkedBatch, LinkedOut, drive_linked, new_expiry
+from penstock.kernels.linked_find import (
     PENDING,
     SHORT,
     SHORT_LOG,
     SHORT_SCRATCH,
-    Index,
-    LinkedOut,
     Scratch,
-    drive_linked,
-    new_expiry,
-    new_index,
     new_scratch,
-    relink,
 )
+from penstock.kernels.linked_index import Index, new_index, relink
 from penstock.kernels.many_index import COUNTING
 from penstock.kernels.stream import Expiry
 from penstock.linked.binding import columns_of, masks_of
@@ -166,7 +162,8 @@ class LinkedState:
             return self._single(triples, arrivals, collect, began)
         columns, conditions = columns_of(self.plan, triples, mask, self.terms)
         closes = _closed(triples, before) if triples.closes.any() else np.empty(0, np.int64)
-        out, found = self._drive(columns, conditions, arrivals, closes, collect or bool(self.plan.late), log)
+        batch = LinkedBatch(columns, conditions, arrivals, closes)
+        out, found = self._drive(batch, collect or bool(self.plan.late), log)
         known = Known(triples, columns.end, _closers(triples, closes, before))
         triples = Triples(**(vars(triples) | {"end": columns.end}))
         solutions, table = found, None
@@ -195,18 +192,10 @@ class LinkedState:
             table, triples.row[solutions], ones, triples.start[arrivals], np.empty((0, 4), np.int64)
         )
 
-    def _drive(
-        self,
-        columns: Any,
-        conditions: Any,
-        arrivals: np.ndarray,
-        closes: np.ndarray,
-        collect: bool,
-        log: bool,
-    ) -> tuple[LinkedOut, np.ndarray]:
+    def _drive(self, batch: LinkedBatch, collect: bool, log: bool) -> tuple[LinkedOut, np.ndarray]:
         """Run the kernel over the arrivals, with more room where it asks for it."""
-        patterns, n = len(self.plan.order), len(arrivals)
-        entries = int(self.store.meta[LIVE]) + 4 * (n + len(self.plan.order)) if log else 0
+        patterns, n = len(self.plan.order), len(batch.arrivals)
+        entries = int(self.store.meta[LIVE]) + 4 * (n + patterns) if log else 0
         out = LinkedOut(
             np.zeros(n, np.int64),
             np.empty((FIRST_RESULTS if collect else 0, patterns), np.int64),
@@ -227,11 +216,8 @@ class LinkedState:
                 self.index,
                 self.expiry,
                 self.plan.scheme,
-                conditions,
-                columns,
+                batch._replace(arrivals=batch.arrivals[:limit]),
                 self.scratch,
-                arrivals[:limit],
-                closes,
                 out,
                 start,
             )

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.errors import BudgetError, ColumnError, SnapshotError
 from penstock.joins import snapshot as snapshots
-from penstock.kernels.linked import Index
+from penstock.kernels.linked_index import Index
 from penstock.kernels.stream import Expiry
 from penstock.linked.binding import masks_of
 from penstock.linked.files import read_background
