@@ -7,25 +7,26 @@ at it, `apart` where it was held apart; real ones are there if the folder of the
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+from functools import lru_cache
+from typing import Any
 
 import pandas as pd
 
 from penstock.budget import Fraction
 from penstock.errors import BudgetError
-from penstock.experiments.base import Experiment, Options
-from penstock.experiments.streams import PARTS, Stream, regimes, streams
-from penstock.joins import JoinState, WindowJoin, arrivals_of
+from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
+from penstock.experiments.plots import COLOURS, finish, heat, panels
+from penstock.experiments.streams import PARTS, Stream, available, regimes, streams
+from penstock.joins import Arrivals, JoinState, WindowJoin, arrivals_of
 from penstock.policies import registered
 
 BUDGETS = (0.05, 0.2, 0.5)
 MOST_MATCHES = 200_000  # above which the optimum is left out
-SLOW = (
-    "heeb",
-    "heeb-hist",
-    "flowexpect",
-)  # O(buffer) per arrival, or more: see the experiments of their paper
+# O(buffer) per arrival, or more: see the experiments of their paper.
+SLOW = ("heeb", "heeb-hist", "flowexpect")
 CHOSEN = ("learned", "auto")  # the ones to be measured against the rest
+CELL = ["stream", "budget"]
+BACK = 3  # windows after which a policy should have found its way in a new regime
 
 
 def fixed() -> list[str]:
@@ -44,66 +45,72 @@ def fixed() -> list[str]:
     ]
 
 
-def compare(stream: Stream, budget: float, policies: list[str]) -> pd.DataFrame:
-    """One row per policy: the recall on a stream, from the third window on.
+# --- Trials -------------------------------------------------------------------------------------------
 
-    >>> from penstock.experiments.policies import compare
-    >>> from penstock.experiments.streams import streams
-    >>> [zipf] = streams(names=["zipf"], quick=True)
-    >>> found = compare(zipf, 0.2, ["fifo", "prob"]).set_index("policy").recall
-    >>> bool(found["prob"] > 2 * found["fifo"])
+
+@lru_cache(maxsize=4)
+def _stream(name: str, quick: bool, data: str | None) -> tuple[Stream, Arrivals]:
+    [found] = streams(data, names=[name], quick=quick)
+    return found, arrivals_of(found.left, found.right, found.on, "ts", "ms")
+
+
+def recall(stream: str, budget: float, policy: str, quick: bool, data: str | None) -> list[Row]:
+    """The recall of a policy on a stream from the third window on; nothing where the optimum is too dear.
+
+    >>> from penstock.experiments.policies import recall
+    >>> fifo, prob = (recall("zipf", 0.2, policy, True, None)[0]["recall"] for policy in ("fifo", "prob"))
+    >>> bool(prob > 2 * fifo)
     True
     """
-    arrivals = arrivals_of(stream.left, stream.right, stream.on, "ts", "ms")
-    rows = []
-    for policy in policies:
-        join = WindowJoin(stream.within, Fraction(budget), policy=policy, warmup=stream.warmup)
-        if join.policy.bound:
-            counted = dataclasses.replace(join, warmup=0).exact_counts(arrivals, join.within.resolve("ms"))
-            if counted.sum() > MOST_MATCHES:
-                continue
-        try:
-            stats = join.run_arrivals(arrivals).stats
-        except BudgetError:
-            continue
-        rows.append(
-            {
-                "stream": stream.name,
-                "kind": "tuned" if stream.tuned else "apart",
-                "real": stream.real,
-                "budget": f"{100 * budget:g} %",
-                "policy": policy,
-                "recall": stats.recall,
-                "bytes": stats.peak_bytes,
-                "seconds": stats.seconds,
-                "follows": stats.choice.policy if stats.choice is not None else policy,
-                "switches": stats.choice.switches if stats.choice is not None else 0,
-            }
-        )
-    return pd.DataFrame(rows)
+    found, arrivals = _stream(stream, quick, data)
+    join = WindowJoin(found.within, Fraction(budget), policy=policy, warmup=found.warmup)
+    if join.policy.bound:
+        counted = dataclasses.replace(join, warmup=0).exact_counts(arrivals, join.within.resolve("ms"))
+        if counted.sum() > MOST_MATCHES:
+            return []
+    try:
+        stats = join.run_arrivals(arrivals).stats
+    except BudgetError:  # less than a tuple for each stream
+        return []
+    choice = stats.choice
+    return [
+        {
+            "kind": "tuned" if found.tuned else "apart",
+            "real": found.real,
+            "recall": stats.recall,
+            "bytes": stats.peak_bytes,
+            "seconds": stats.seconds,
+            "follows": policy if choice is None else choice.policy,
+            "switches": 0 if choice is None else choice.switches,
+        }
+    ]
 
 
-_RUNS: dict[tuple[bool, Path | None], pd.DataFrame] = {}  # two experiments show the same runs
+def windows(policy: str, part: int, within: int) -> list[Row]:
+    """Recall window by window while the stream changes from Zipf to a walk to bursts, at 20 %.
 
-
-def recall(options: Options) -> pd.DataFrame:
-    """Recall of every policy, stream and budget.
-
-    >>> from penstock.experiments import Options, policies
-    >>> policies.recall.__name__
-    'recall'
+    >>> from penstock.experiments.policies import windows
+    >>> [row["part"] for row in windows("lru", part=400, within=200)]
+    ['zipf', 'zipf', 'walk', 'walk', 'bursts', 'bursts']
     """
-    if (options.quick, options.data) not in _RUNS:
-        found = streams(options.data, quick=options.quick)
-        names = [*fixed(), *CHOSEN, "opt"]
-        parts: list[pd.DataFrame] = []
-        for stream in found:
-            for budget in BUDGETS:
-                label = f"{stream.name}, {100 * budget:g} %"
-                options.report(len(parts), len(found) * len(BUDGETS), label)
-                parts.append(compare(stream, budget, names))
-        _RUNS[options.quick, options.data] = pd.concat(parts, ignore_index=True)
-    return _RUNS[options.quick, options.data]
+    arrivals = arrivals_of(*regimes(part), "key", "ts", "ms")
+    join = WindowJoin(within, Fraction(0.2), policy=policy)
+    exact = join.exact_counts(arrivals, join.within.resolve("ms"))
+    state = JoinState(join.configure(arrivals))
+    found = state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row).counts
+    return [
+        {
+            "window": first // within + 1,
+            "part": PARTS[min(first // part, 2)],
+            "recall": float(
+                found[first : first + within].sum() / max(1, exact[first : first + within].sum())
+            ),
+        }
+        for first in range(0, len(exact), within)
+    ]
+
+
+# --- Figures ------------------------------------------------------------------------------------------
 
 
 def ratios(table: pd.DataFrame) -> pd.DataFrame:
@@ -111,130 +118,183 @@ def ratios(table: pd.DataFrame) -> pd.DataFrame:
 
     >>> import pandas as pd
     >>> from penstock.experiments.policies import ratios
-    >>> rows = [("a", "5 %", "lru", 0.4), ("a", "5 %", "prob", 0.5), ("a", "5 %", "learned", 0.6)]
+    >>> rows = [("a", 0.05, "lru", 0.4), ("a", 0.05, "prob", 0.5), ("a", 0.05, "learned", 0.6)]
     >>> table = pd.DataFrame(rows, columns=["stream", "budget", "policy", "recall"])
     >>> ratios(table).ratio.round(3).tolist()
     [0.8, 1.0, 1.2]
     """
     mine = table[table["policy"].isin(fixed())]
-    best = mine.groupby(["stream", "budget"])["recall"].max().rename("best")
-    joined = table.join(best, on=["stream", "budget"])
+    best = mine.groupby(CELL)["recall"].max().rename("best")
+    joined = table.join(best, on=CELL)
     return joined.assign(ratio=(joined["recall"] / joined["best"]).where(joined["best"] > 0, 1.0))
 
 
-def bars(options: Options) -> pd.DataFrame:
-    """Per policy, over the cells of all, of tuned, and of held-apart streams: how near the best it is.
-
-    >>> from penstock.experiments import policies
-    >>> [each.name for each in policies.EXPERIMENTS]
-    ['recall', 'bars', 'regimes']
-    """
-    table = ratios(recall(options))
-    rows = []
-    for kind in ("all", "tuned", "apart"):
-        part = table if kind == "all" else table[table["kind"] == kind]
-        for policy, mine in part[part["policy"] != "opt"].groupby("policy", sort=False):
-            ratio = mine["ratio"]
-            found = {
-                "mean": ratio.mean(),
-                "least": ratio.min(),
-                "share at 0.98": (ratio >= 0.98).mean(),
-                "share at 0.95": (ratio >= 0.95).mean(),
-                "mean recall": mine["recall"].mean(),
-            }
-            rows += [
-                {"streams": kind, "policy": policy, "what": name, "value": float(value)}
-                for name, value in found.items()
-            ]
-    return pd.DataFrame(rows)
-
-
-def regime_change(options: Options) -> pd.DataFrame:
-    """Recall window by window while the stream changes from Zipf to a walk to bursts, at 20 %.
-
-    >>> from penstock.experiments.policies import regime_change
-    >>> regime_change.__name__
-    'regime_change'
-    """
-    part, within = (4_000, 800) if options.quick else (40_000, 5_000)
-    left, right = regimes(part)
-    arrivals = arrivals_of(left, right, "key", "ts", "ms")
-    names = [*fixed(), *CHOSEN]
-    rows = []
-    for number, policy in enumerate(names):
-        options.report(number, len(names), policy)
-        join = WindowJoin(within, Fraction(0.2), policy=policy)
-        exact = join.exact_counts(arrivals, join.within.resolve("ms"))
-        state = JoinState(join.configure(arrivals))
-        found = state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row).counts
-        for first in range(0, len(exact), within):
-            window = slice(first, first + within)
-            rows.append(
-                {
-                    "window": first // within + 1,
-                    "part": PARTS[min(first // part, 2)],
-                    "policy": policy,
-                    "recall": float(found[window].sum() / max(1, exact[window].sum())),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def plot_regimes(table: pd.DataFrame, path: Path) -> None:
-    """Draw recall window by window, the policies to be measured in front.
-
-    >>> from penstock.experiments.policies import plot_regimes
-    >>> plot_regimes.__name__
-    'plot_regimes'
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for policy, mine in table.groupby("policy", sort=False):
-        chosen = policy in CHOSEN
-        axes.plot(
-            mine["window"],
-            mine["recall"],
-            label=str(policy),
-            linewidth=2.5 if chosen else 1.0,
-            alpha=1.0 if chosen else 0.6,
+def every_cell(scope: Scope) -> Figure:
+    """Every policy, every stream, three budgets."""
+    names = [*fixed(), *CHOSEN, "opt"]
+    found = available(scope.folder)
+    trials = [
+        Trial(
+            recall,
+            {"stream": stream, "budget": b, "policy": p, "quick": scope.quick, "data": scope.folder},
         )
-    changes = table.groupby("part", sort=False)["window"].min()
-    for first in changes[1:]:
-        axes.axvline(first - 0.5, color="grey", linestyle=":")
-    axes.set(xlabel="window", ylabel="recall", ylim=(0, 1), title="Zipf, then a walk, then bursts; 20 %")
-    axes.legend(ncols=4, fontsize="small")
-    figure.savefig(path, dpi=150)
+        for stream in found
+        for b in BUDGETS
+        for p in names
+    ]
 
+    def draw(table: Any) -> Any:
+        drawing, axes = panels(1, len(BUDGETS), width=0.7 * len(found) + 2, height=0.28 * len(names) + 1.2)
+        for ax, budget in zip(axes, BUDGETS, strict=True):
+            part = ratios(table)[lambda rows, budget=budget: rows["budget"] == budget]
+            by = part.pivot(index="policy", columns="stream", values="ratio")
+            heat(ax, by.reindex(index=names, columns=found), form="{:.2f}", low=0.5, high=1.1)
+            ax.tick_params(axis="x", rotation=30)
+            ax.set_title(f"recall relative to the best published policy, {budget:.0%} of memory", fontsize=10)
+        return drawing
 
-EXPERIMENTS = (
-    Experiment(
+    return Figure(
         "recall",
         "Recall from the third window on, by stream (tuned: looked at while tuning; apart: not) and budget",
-        recall,
-        "stream,kind,budget",
-        "policy",
-        "recall",
-    ),
-    Experiment(
-        "bars",
-        "Recall relative to the best published policy of each cell",
-        bars,
-        "streams,policy",
-        "what",
-        "value",
-    ),
-    Experiment(
+        "every policy on every stream",
+        trials,
+        draw,
+        judge_cells,
+        layout=("stream,kind,budget", "policy", "recall"),
+    )
+
+
+def judge_cells(table: Any) -> list[Claim]:
+    """How near the policies that choose or learn come to the best published one of each cell.
+
+    >>> import pandas as pd
+    >>> from penstock.experiments.policies import judge_cells
+    >>> rows = [("a", 0.2, "lru", 0.50), ("a", 0.2, "learned", 0.60), ("a", 0.2, "auto", 0.47)]
+    >>> table = pd.DataFrame(rows, columns=["stream", "budget", "policy", "recall"])
+    >>> [claim.holds for claim in judge_cells(table.assign(kind="apart", real=True))]
+    [True, None, False, False]
+    """
+    rated, found = ratios(table), []
+    mean = table[table["policy"] != "opt"].groupby("policy")["recall"].mean()
+    for policy in CHOSEN:
+        mine = rated[rated["policy"] == policy]
+        if mine.empty:
+            continue
+        apart = mine[mine["kind"] == "apart"]["ratio"]
+        near, least = (mine["ratio"] >= 0.98).mean(), mine["ratio"].min()
+        found.append(
+            Claim(
+                f"{policy}: 0.98 of the best published policy in nine cells of ten, never below 0.95",
+                f"{near:.0%} of {len(mine)} cells, the least {least:.3f}; on streams held apart "
+                f"{(apart >= 0.98).mean():.0%} of {len(apart)}, mean {apart.mean():.3f}",
+                bool(near >= 0.9 and least >= 0.95),
+            )
+        )
+        if policy == "learned":
+            found.append(_ahead_on_real_streams(mine))
+        else:
+            ahead = mean[policy] > mean[[name for name in mean.index if name in fixed()]].max()
+            text = f"mean recall {mean[policy]:.3f}; the best published one, {_best(mean)}"
+            found.append(
+                Claim(f"{policy}: over all cells ahead of every published policy", text, bool(ahead))
+            )
+    if "opt" in set(table["policy"]):
+        found.append(_distance_to_opt(table))
+    return found
+
+
+def _best(mean: pd.Series) -> str:
+    published = mean[[name for name in mean.index if name in fixed()]]
+    return f"{published.idxmax()}, {published.max():.3f}"
+
+
+def _ahead_on_real_streams(mine: pd.DataFrame) -> Claim:
+    real = mine[mine["real"] & mine["budget"].isin((0.2, 0.5))]
+    least = real.groupby("stream")["ratio"].agg(["min", "size"])
+    ahead = least[(least["min"] >= 1.03) & (least["size"] == 2)].index.tolist()
+    return Claim(
+        "learned: at least 1.03 of it at 20 and 50 % on three real streams",
+        f"on {len(ahead)} of {len(least)}{': ' + ', '.join(ahead) if ahead else ''}",
+        bool(len(ahead) >= 3) if (least["size"] == 2).sum() >= 3 else None,
+    )
+
+
+def _distance_to_opt(table: pd.DataFrame) -> Claim:
+    opt = table[table["policy"] == "opt"].set_index(CELL)["recall"].rename("opt")
+    beside = table[table["policy"] == CHOSEN[0]].join(opt, on=CELL, how="inner")
+    share = (beside["recall"] / beside["opt"]).mean()
+    return Claim(
+        f"{CHOSEN[0]}: no policy exceeds the optimum",
+        f"{share:.3f} of it on average over the {len(beside)} cells where it was computed",
+        bool((beside["recall"] <= beside["opt"] + 1e-9).all()),
+    )
+
+
+def regime_change(scope: Scope) -> Figure:
+    """Zipf, then a random walk, then bursts of keys."""
+    part, within = scope.pick((4_000, 800), full=(40_000, 5_000))
+    trials = [
+        Trial(windows, {"policy": name, "part": part, "within": within}) for name in (*fixed(), *CHOSEN)
+    ]
+
+    def draw(table: Any) -> Any:
+        drawing, (ax,) = panels(1, width=8, height=4)
+        for policy, mine in table.groupby("policy", sort=False):
+            front = policy in CHOSEN
+            colour = {"learned": "#101010", "auto": "#e0301e"}.get(policy, COLOURS.get(policy))
+            width, alpha = (2.5, 1.0) if front else (1.0, 0.6)
+            ax.plot(mine["window"], mine["recall"], label=policy, linewidth=width, alpha=alpha, color=colour)
+        for first in table.groupby("part", sort=False)["window"].min()[1:]:
+            ax.axvline(first - 0.5, color="grey", linestyle=":")
+        finish(ax, "Zipf, then a walk, then bursts; 20 % of memory", "window", "recall", ylim=(0, 1))
+        ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return drawing
+
+    return Figure(
         "regimes",
         "Recall window by window, Zipf, then a random walk, then bursts of keys",
-        regime_change,
-        "part,window",
-        "policy",
-        "recall",
-    ),
-)
+        "an abrupt change of regime",
+        trials,
+        draw,
+        judge_regimes,
+        layout=("part,window", "policy", "recall"),
+    )
 
-__all__ = ["EXPERIMENTS", "bars", "compare", "fixed", "plot_regimes", "ratios", "recall", "regime_change"]
+
+def judge_regimes(table: Any) -> list[Claim]:
+    """Whether the policies that choose or learn find their way after each change.
+
+    >>> import pandas as pd
+    >>> from penstock.experiments.policies import judge_regimes
+    >>> rows = [
+    ...     (w, "zipf" if w < 9 else "walk", p, r)
+    ...     for w in range(1, 17)
+    ...     for p, r in (("lru", 0.5), ("auto", 0.5))
+    ... ]
+    >>> table = pd.DataFrame(rows, columns=["window", "part", "policy", "recall"])
+    >>> [claim.holds for claim in judge_regimes(table)]
+    [True]
+    """
+    published = table[table["policy"].isin(fixed())]
+    best = published.groupby("window")["recall"].max()
+    found = []
+    for policy in CHOSEN:
+        mine = table[table["policy"] == policy].set_index("window")
+        if mine.empty:
+            continue
+        least = {}
+        for part, rows in list(mine.groupby("part", sort=False))[1:]:
+            settled = rows.index[BACK:]
+            least[part] = float((rows.loc[settled, "recall"] / best[settled]).min())
+        shown = ", ".join(f"{part} {ratio:.3f}" for part, ratio in least.items())
+        found.append(
+            Claim(
+                f"{policy}: after a change back at 0.95 of the best published policy within three windows",
+                f"the least from the fourth window of each regime on: {shown}",
+                all(ratio >= 0.95 for ratio in least.values()),
+            )
+        )
+    return found
+
+
+FIGURES = (every_cell, regime_change)

@@ -100,6 +100,17 @@ def streams(
     return found
 
 
+def available(data: str | Path | None = None) -> list[str]:
+    """The names of the streams that can be had: those that are generated, and those whose files are there.
+
+    >>> from penstock.experiments.streams import available
+    >>> "zipf" in available(), "stock" in available()
+    (True, False)
+    """
+    absent = missing(data)
+    return [name for name in _SOURCES if name not in absent]
+
+
 def missing(data: str | Path | None = None, names: list[str] | None = None) -> dict[str, str]:
     """The streams whose files are not at hand, with the name of the file.
 
