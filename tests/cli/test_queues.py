@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -65,3 +66,5 @@ def test_verify_and_inspect(tmp_path: Path) -> None:
 
 def test_serve_refuses_strangers(tmp_path: Path) -> None:
     assert "token and TLS" in invoke("serve", str(tmp_path), "--host", "0.0.0.0", "--port", "0", code=2)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert not blocked & {signal.SIGINT, signal.SIGTERM}  # else no process that follows could be ended

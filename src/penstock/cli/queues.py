@@ -179,18 +179,22 @@ def serve(
 
     token = token_file.read_text().strip() if token_file else os.environ.get("PENSTOCK_QUEUE_TOKEN")
     use_little_memory()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    server = QueueServer(
-        folder,
-        host,
-        port,
-        memory=memory,
-        policy=policy,
-        disk_limit=disk_limit,
-        token=token,
-        certificate=certificate,
-        key=key,
-    )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        server = QueueServer(
+            folder,
+            host,
+            port,
+            memory=memory,
+            policy=policy,
+            disk_limit=disk_limit,
+            token=token,
+            certificate=certificate,
+            key=key,
+        )
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     typer.echo(f"serving {folder} on {server.location}")
     # Flight listens in threads of its own; this one waits for a signal.
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
