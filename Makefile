@@ -22,7 +22,7 @@ test: setup  ## The test suite, then its small part once more without the JIT
 # A worker that crashes ends the run: the rest of its file would be waited for.
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 # Hashes wrap around by design; without the JIT, NumPy's scalars warn of it.
-	@$(WITH_JAVA) NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "nojit and not soak" \
+	@$(WITH_JAVA) NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 -m "nojit and not soak" \
 		-W "ignore:overflow encountered:RuntimeWarning" tests
 
 check: setup-python  ## Lint, format, types, direction of imports

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.spark.conftest import write_files
-from tests.spark.programs.join import QUIET, run
+from tests.spark.programs.frame import QUIET
+from tests.spark.programs.join import run
 from tests.spark.support import pieces, rows_of, run_join_program, running, until
 
 JOIN = {"on": "k", "time": "ts", "within": "2 minutes", "budget": 200, "buckets": 2, "emit": "all"}

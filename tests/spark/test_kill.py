@@ -130,7 +130,7 @@ def check(spark: Any, folder: Path, files: int, rows: int, kills: int, longest: 
 
 
 def test_killed_three_times(spark: Any, tmp_path: Path) -> None:
-    check(spark, tmp_path, files=12, rows=300, kills=3, longest=3)
+    check(spark, tmp_path, files=8, rows=300, kills=3, longest=2)
 
 
 @pytest.mark.soak
