@@ -16,6 +16,7 @@ import penstock as ps
 from penstock import models
 from penstock.errors import PenstockError
 from penstock.experiments.base import Experiment, Options
+from penstock.experiments.heeb_claims import CLAIMS
 from penstock.experiments.heeb_real import figure_15
 from penstock.experiments.heeb_rivals import LASTS, from_memory_knowing
 from penstock.kernels.layout import ARRIVAL, STREAM
@@ -275,3 +276,5 @@ EXPERIMENTS = (
     Experiment("figure-15", "REAL: hits over the memory", figure_15, "policy", "memory", "hits"),
     Experiment("figure-16", "Share of memory of the left stream", figure_16, "setting", "", "left share"),
 )  # fmt: skip
+
+__all__ = ["CLAIMS", "EXPERIMENTS", "figure_8", "figure_15", "figure_16", "figures_9_to_12", "figures_13_14"]
