@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from penstock.errors import ColumnError, hint
+from penstock.lazy import Lazy
 from penstock.units import time_unit
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 Table = Any  # pandas DataFrame, Arrow table or record batch, mapping of column name to array
 

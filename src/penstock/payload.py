@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.columns import Table, column_names, row_count
 from penstock.errors import ColumnError
+from penstock.lazy import Lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 _VARIABLE = (
     pa.types.is_string,

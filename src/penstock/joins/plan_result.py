@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from penstock.errors import PenstockError
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:
+    pd = Lazy("pandas")
 
 _COLOURS = (
     "#0072b2",

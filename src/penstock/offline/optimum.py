@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from penstock.errors import PenstockError
 from penstock.kernels.layout import TIMED
@@ -25,6 +24,12 @@ from penstock.kernels.network import (
     most_wanted,
     sort_lanes,
 )
+from penstock.lazy import Lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 
 @dataclass(frozen=True)

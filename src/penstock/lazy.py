@@ -1,0 +1,23 @@
+"""Modules that take long to load and that not every user of Penstock needs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class Lazy:
+    """A module that is imported when something of it is first asked for.
+
+    >>> from penstock.lazy import Lazy
+    >>> Lazy("math").sqrt(4.0)
+    2.0
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value
