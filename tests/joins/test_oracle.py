@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -295,3 +296,20 @@ def test_a_newcomer_may_be_older_than_a_use_in_its_tick() -> None:
     case = Case([(0, "a"), (1, "a")], [(1, "a")], within=1, budget=2, step="tick")
     lru = next(variant for variant in VARIANTS if variant.name == "lru")
     assert_agrees(case, case.run("lru"), lru, "lru")
+
+
+@pytest.mark.nojit
+def test_a_tick_that_is_dropped_on_arrival_touches_nothing() -> None:
+    """Not even what the arrivals of the tick before have pushed out of a window of rows."""
+    left, right = {"key": [0] * 32, "ts": [0] * 31 + [1]}, {"key": [], "ts": []}
+    join = ps.WindowJoin(
+        within=ps.Rows(1), budget=ps.Tuples(2), policy="fifo", allocation="unified", step="tick"
+    )
+    alone = 0
+    for seed in range(12):
+        shed = dataclasses.replace(join, drop_rate=0.4, drop_at="arrival", seed=seed)
+        run = shed.run(left, right, on="key", time="ts", log=True)
+        if {"event": "dropped", "row": 31} in run.events.select(["event", "row"]).to_pylist():
+            alone += 1
+            assert run.stats.expired == 0
+    assert alone > 0

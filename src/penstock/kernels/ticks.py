@@ -66,12 +66,15 @@ def _tick(policy, store, batch, out, first, last):
     generator = store.random[DROPS]
     clock = store.clock.copy()
     fate = np.zeros(last - first, np.int8)
+    coming = 0
     for i in range(first, last):
         if draw_drop(store, batch.stream[i]):
             fate[i - first] = GONE if meta[SHED] != 0 else UNADMITTED
         if fate[i - first] != GONE:
             advance(store, batch.stream[i], batch.time[i])
-    expire(policy, store, out)
+            coming += 1
+    if coming > 0:  # else nothing happens in this tick
+        expire(policy, store, out)
     left, right = _sides(batch, fate, first, last)
     if out.pairs.shape[0] > 0:
         needed = _pairs_among(batch, out, left, right, False)
