@@ -129,12 +129,12 @@ def heat(
     low: float | None = None,
     high: float | None = None,
 ) -> None:
-    """A heat map with its numbers; rows and columns are those of the table.
+    """A heat map with its numbers; rows and columns are those of the table. What is missing stays blank.
 
     >>> import pandas as pd
     >>> from penstock.experiments.plots import heat, panels
     >>> _, (ax,) = panels(1)
-    >>> heat(ax, pd.DataFrame({"5 %": {"lru": 0.5, "clock": 0.7}}))
+    >>> heat(ax, pd.DataFrame({"5 %": {"lru": 0.5, "clock": 0.7, "opt": None}}))
     >>> [text.get_text() for text in ax.texts]
     ['0.500', '0.700']
     """
@@ -144,6 +144,8 @@ def heat(
     ax.set_yticks(range(table.shape[0]), [str(name) for name in table.index])
     for i in range(table.shape[0]):
         for j in range(table.shape[1]):
+            if values[i, j] != values[i, j]:
+                continue
             dark = float(shown.norm(values[i, j])) > 0.6  # type: ignore[arg-type]
             ax.text(
                 j, i, form.format(values[i, j]), ha="center", va="center", fontsize=8,
