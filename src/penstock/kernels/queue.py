@@ -36,12 +36,15 @@ HEAP_LENGTH = 2
 
 
 class Queue(NamedTuple):
-    """Per pool a sorted run (a ring) and a heap of (score, arrival, tuple) entries."""
+    """Per pool a sorted run (a ring) and a heap of (score, arrival, tuple) entries.
+
+    Scores often tie, so an entry of the heap has its arrival beside its score, in one line of cache.
+    """
 
     run_score: np.ndarray
     run_tuple: np.ndarray
-    heap_score: np.ndarray
-    heap_tuple: np.ndarray
+    heap: np.ndarray  # score, arrival, score, arrival...
+    heap_slot: np.ndarray
     ends: np.ndarray
 
 
@@ -51,8 +54,8 @@ def new_queue(capacities: tuple[int, ...]) -> Queue:
     return Queue(
         run_score=np.zeros((pools, size)),
         run_tuple=np.zeros((pools, size, 2), np.int64),
-        heap_score=np.zeros((pools, size)),
-        heap_tuple=np.zeros((pools, size, 2), np.int64),
+        heap=np.zeros((pools, 2 * size)),
+        heap_slot=np.zeros((pools, size), np.int32),
         ends=np.zeros((pools, 3), np.int64),
     )
 
@@ -82,11 +85,11 @@ def file_newcomer(queue, store, pool, slot, value):
 def file_again(queue, store, pool, slot, value):
     """File a tuple under any score."""
     ends = queue.ends[pool]
-    if ends[HEAP_LENGTH] == queue.heap_score.shape[1]:
+    if ends[HEAP_LENGTH] == queue.heap_slot.shape[1]:
         _pack_heap(queue, store, pool)
     at = ends[HEAP_LENGTH]
     ends[HEAP_LENGTH] += 1
-    _sift_up(queue.heap_score[pool], queue.heap_tuple[pool], at, value, store.t64[slot, ARRIVAL], slot)
+    _sift_up(queue.heap[pool], queue.heap_slot[pool], at, value, np.float64(store.t64[slot, ARRIVAL]), slot)
 
 
 @jit
@@ -124,7 +127,7 @@ def front(policy, queue, store, pool):
     """The tuple with the lowest (score, arrival) of a pool and its score; (0, 0.0) if it is empty."""
     ends = queue.ends[pool]
     run_score, run_tuple = queue.run_score[pool], queue.run_tuple[pool]
-    heap_score, heap_tuple = queue.heap_score[pool], queue.heap_tuple[pool]
+    heap, heap_slot = queue.heap[pool], queue.heap_slot[pool]
     if ends[RUN_LENGTH] > 6 and ends[HEAD_AT] + 6 < run_score.shape[0]:
         at = ends[HEAD_AT]
         fetch_ahead(store, run_tuple[at + 6, 1], run_tuple[at + 4, 1], run_tuple[at + 2, 1])
@@ -132,7 +135,7 @@ def front(policy, queue, store, pool):
         prefetch(run_score, at + 24)
     if ends[HEAP_LENGTH] > 4:
         for i in range(1, 5):  # one of these will be the top next
-            slot = heap_tuple[i, 1]
+            slot = np.int64(heap_slot[i])
             prefetch(store.t64, 8 * slot)
             prefetch(store.k64, 8 * np.int64(store.t32[slot, ENTRY]))
     while True:
@@ -144,11 +147,9 @@ def front(policy, queue, store, pool):
         elif ends[HEAP_LENGTH] == 0:
             from_heap = False
         else:
-            from_heap = heap_score[0] < run_score[at] or (
-                heap_score[0] == run_score[at] and heap_tuple[0, 0] < run_tuple[at, 0]
-            )
+            from_heap = heap[0] < run_score[at] or (heap[0] == run_score[at] and heap[1] < run_tuple[at, 0])
         if from_heap:
-            bound, arrival, slot = heap_score[0], heap_tuple[0, 0], heap_tuple[0, 1]
+            bound, arrival, slot = heap[0], np.int64(heap[1]), np.int64(heap_slot[0])
         else:
             bound, arrival, slot = run_score[at], run_tuple[at, 0], run_tuple[at, 1]
         if store.t64[slot, ARRIVAL] == arrival and filed(policy, store, slot):
@@ -156,12 +157,12 @@ def front(policy, queue, store, pool):
             if present <= bound:
                 return slot, present
             if from_heap:
-                _sift_down(heap_score, heap_tuple, ends[HEAP_LENGTH], 0, present, arrival, slot)
+                _sift_down(heap, heap_slot, ends[HEAP_LENGTH], 0, present, np.float64(arrival), slot)
             else:
                 _drop_run_front(ends, run_score.shape[0])
                 file_again(queue, store, pool, slot, present)
         elif from_heap:
-            _drop_heap_top(heap_score, heap_tuple, ends)
+            _drop_heap_top(heap, heap_slot, ends)
         else:
             _drop_run_front(ends, run_score.shape[0])
 
@@ -175,51 +176,53 @@ def _drop_run_front(ends, size):
 
 
 @jit
-def _drop_heap_top(scores, tuples, ends):
+def _drop_heap_top(heap, slots, ends):
     ends[HEAP_LENGTH] -= 1
     length = ends[HEAP_LENGTH]
     if length > 0:
-        _sift_down(scores, tuples, length, 0, scores[length], tuples[length, 0], tuples[length, 1])
+        _sift_down(heap, slots, length, 0, heap[2 * length], heap[2 * length + 1], np.int64(slots[length]))
 
 
 @jit
-def _sift_up(scores, tuples, at, value, arrival, slot):
+def _sift_up(heap, slots, at, value, arrival, slot):
     """Place an entry at or above a hole at position `at` (four children to a node)."""
     while at > 0:
         up = (at - 1) >> 2
-        if scores[up] < value or (scores[up] == value and tuples[up, 0] < arrival):
+        if heap[2 * up] < value or (heap[2 * up] == value and heap[2 * up + 1] < arrival):
             break
-        scores[at] = scores[up]
-        tuples[at, 0] = tuples[up, 0]
-        tuples[at, 1] = tuples[up, 1]
+        _move(heap, slots, up, at)
         at = up
-    scores[at] = value
-    tuples[at, 0] = arrival
-    tuples[at, 1] = slot
+    heap[2 * at] = value
+    heap[2 * at + 1] = arrival
+    slots[at] = slot
 
 
 @jit
-def _sift_down(scores, tuples, length, at, value, arrival, slot):
+def _sift_down(heap, slots, length, at, value, arrival, slot):
     """Place an entry at or below a hole at position `at`."""
     while True:
-        child = 4 * at + 1
-        if child >= length:
+        best = 4 * at + 1
+        if best >= length:
             break
-        best = child
-        for other in range(child + 1, min(child + 4, length)):
-            if scores[other] < scores[best] or (
-                scores[other] == scores[best] and tuples[other, 0] < tuples[best, 0]
-            ):
-                best = other
-        if value < scores[best] or (value == scores[best] and arrival < tuples[best, 0]):
+        low, early = heap[2 * best], heap[2 * best + 1]
+        for other in range(best + 1, min(best + 4, length)):
+            bound, number = heap[2 * other], heap[2 * other + 1]
+            if bound < low or (bound == low and number < early):
+                best, low, early = other, bound, number
+        if value < low or (value == low and arrival < early):
             break
-        scores[at] = scores[best]
-        tuples[at, 0] = tuples[best, 0]
-        tuples[at, 1] = tuples[best, 1]
+        _move(heap, slots, best, at)
         at = best
-    scores[at] = value
-    tuples[at, 0] = arrival
-    tuples[at, 1] = slot
+    heap[2 * at] = value
+    heap[2 * at + 1] = arrival
+    slots[at] = slot
+
+
+@jit
+def _move(heap, slots, source, target):
+    heap[2 * target] = heap[2 * source]
+    heap[2 * target + 1] = heap[2 * source + 1]
+    slots[target] = slots[source]
 
 
 @rare
@@ -246,14 +249,12 @@ def _pack_run(queue, store, pool):
 @rare
 def _pack_heap(queue, store, pool):
     """Drop the entries of tuples that have left from the heap, and order it anew."""
-    scores, tuples, ends = queue.heap_score[pool], queue.heap_tuple[pool], queue.ends[pool]
-    kept = 0
+    heap, slots, ends = queue.heap[pool], queue.heap_slot[pool], queue.ends[pool]
+    kept = np.int64(0)
     for at in range(ends[HEAP_LENGTH]):
-        if store.t64[tuples[at, 1], ARRIVAL] == tuples[at, 0]:
-            scores[kept] = scores[at]
-            tuples[kept, 0] = tuples[at, 0]
-            tuples[kept, 1] = tuples[at, 1]
+        if store.t64[slots[at], ARRIVAL] == np.int64(heap[2 * at + 1]):
+            _move(heap, slots, np.int64(at), kept)
             kept += 1
     ends[HEAP_LENGTH] = kept
     for at in range((kept - 2) >> 2, -1, -1):
-        _sift_down(scores, tuples, kept, at, scores[at], tuples[at, 0], tuples[at, 1])
+        _sift_down(heap, slots, kept, np.int64(at), heap[2 * at], heap[2 * at + 1], np.int64(slots[at]))

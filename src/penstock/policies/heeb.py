@@ -322,7 +322,7 @@ class Heeb(Policy):
                 assert store.t32[slot, PLACE] == place
                 assert store.t64[slot, ARRIVAL] >= 0
         waiting = set(state.hopeless.queue.run_tuple[:, :, 1].flat)
-        waiting |= set(state.hopeless.queue.heap_tuple[:, :, 1].flat)
+        waiting |= set(state.hopeless.queue.heap_slot.flat)
         for slot in np.flatnonzero(store.t64[:, ARRIVAL] >= 0)[1:]:
             head = store.k32[store.t32[slot, ENTRY], HEAD + store.t32[slot, STREAM]]
             if head == slot or state.counters[ALL]:
