@@ -71,9 +71,10 @@ def _tick(policy, store, batch, out, first, last):
         if draw_drop(store, batch.stream[i]):
             fate[i - first] = GONE if meta[SHED] != 0 else UNADMITTED
         if fate[i - first] != GONE:
-            advance(store, batch.stream[i], batch.time[i])
             coming += 1
-    if coming > 0:  # else nothing happens in this tick
+        if fate[i - first] != GONE or meta[WINDOW] != ROWS:
+            advance(store, batch.stream[i], batch.time[i])
+    if coming > 0:  # else nothing happens in this tick, but time passes
         expire(policy, store, out)
     left, right = _sides(batch, fate, first, last)
     if out.pairs.shape[0] > 0:

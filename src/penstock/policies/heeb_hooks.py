@@ -195,8 +195,7 @@ def _from_neighbour(policy, store, stream, r, at, left):
 def _arrive(policy, store, stream, key, entry):
     now = np.float64(store.clock[1 - stream])
     if policy.moments[STARTED] == 0.0:
-        policy.moments[STARTED] = 1.0
-        policy.moments[BEGAN] = now
+        _begin(policy, now)
     policy.moments[NOW] = max(policy.moments[BEGAN], now)
     before = policy.last[stream]
     policy.last[stream] = np.int64(np.rint(value_of(policy, key) / policy.outlook.par[stream, STEP]))
@@ -214,6 +213,12 @@ def _arrive(policy, store, stream, key, entry):
             _learn(policy, store, stream)
     if policy.counters[OBSERVING] != 0 and (policy.seen[0] + policy.seen[1]) % OBSERVE == 0:
         _observe(policy)
+
+
+@jit
+def _begin(policy, now):
+    policy.moments[STARTED] = 1.0
+    policy.moments[BEGAN] = now
 
 
 @rare
@@ -319,6 +324,8 @@ def _open_key(policy, store, entry):
 
 @before_tick.on(HeebState)
 def _before_tick(policy, store):
+    if policy.counters[TICKING] != 0 and policy.moments[STARTED] == 0.0:  # the first tick was dropped whole
+        _begin(policy, np.float64(store.clock[0]))
     policy.counters[TICK] += 1
 
 
