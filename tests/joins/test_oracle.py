@@ -317,10 +317,10 @@ def test_a_tick_that_is_dropped_on_arrival_touches_nothing() -> None:
 
 @pytest.mark.nojit
 def test_time_begins_with_a_first_tick_that_is_dropped_whole() -> None:
-    """HEEB sees 6 ticks in 19 units of time: of the 3 that the last of key 0 has left, not one step remains."""
+    """HEEB sees 6 ticks in 19 units of time: of the 3 that a tuple of key 0 has left, no step remains."""
     heeb = next(variant for variant in VARIANTS if variant.name == "heeb")
-    uniform = ps.models.Stationary(range(4), [0.25] * 4)
-    policy = ps.policies.Heeb(left=uniform, right=uniform, alpha=0.5)
+    model = ps.models.Stationary([0, 1, 2], [0.5, 0.25, 0.25])
+    policy = ps.policies.Heeb(left=model, right=model, alpha=0.5)
     case = Case([*((t, 0) for t in (0, 2, 9, 10, 11, 12, 12)), (19, 2)], [], within=10, budget=2, step="tick")
     without_first = 0
     for seed in range(12):
