@@ -30,6 +30,18 @@ def test_heavy_packages_wait(package: str) -> None:
     assert fresh(f"import penstock, sys; print({package!r} in sys.modules)") == "False"
 
 
+def test_pandas_waits_for_a_table_of_pandas() -> None:
+    """A third of the time that the import of the join would take."""
+    code = """
+import sys
+import penstock as ps
+ps.WindowJoin(within=1, budget=ps.Tuples(2))
+ps.WindowJoin, ps.join_many, ps.plan, ps.optimal_join
+print("pandas" in sys.modules)
+"""
+    assert fresh(code) == "False"
+
+
 def test_names_that_are_promised_are_there() -> None:
     assert fresh("import penstock as p; print([n for n in p.__all__ if not hasattr(p, n)])") == "[]"
     assert fresh("import penstock as p; print(len(p.__all__) - len(set(p.__all__)))") == "0"
