@@ -186,6 +186,13 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
         board.post(batch(8, results=1_000, advice="More memory helps."))
         browser.until("document.getElementById('results').textContent === '500'")
         assert "More memory helps." in browser.text()
+        assert "Lookup hits" not in browser.text()
+        beside = {"hits": 90, "requests": 120, "waiting": {"clicks": 70, "views": 12_345}}
+        board.post(batch(9, results=1_000, **beside))
+        browser.until("document.getElementById('hits').textContent === '75.0 %'")
+        text = browser.text()
+        for part in ("Lookup hits", "75.0 % of 120 in all", "12.4 k rows", "clicks 70, views 12.3 k"):
+            assert part in text
         board.post({"state": "stopped"})
         browser.until("document.getElementById('state').textContent === 'stopped'")
 
@@ -196,14 +203,14 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
         browser.press("t")
         assert browser.look(theme) == "dark"
         browser.press("ArrowDown")
-        assert browser.look("document.querySelector('[aria-selected=true] td').textContent") == "8"
+        assert browser.look("document.querySelector('[aria-selected=true] td').textContent") == "9"
         browser.press("ArrowDown")
-        assert browser.look("document.querySelector('[aria-selected=true] td').textContent") == "7"
+        assert browser.look("document.querySelector('[aria-selected=true] td').textContent") == "8"
         browser.screenshot(ARTIFACTS / "dashboard-dark.png")
 
         browser.press("p")
-        board.post(batch(9, results=2))
-        browser.until("batches.length === 10")
+        board.post(batch(10, results=2))
+        browser.until("batches.length === 11")
         assert browser.look("document.getElementById('results').textContent") == "500"
         browser.press("p")
         browser.until("document.getElementById('results').textContent === '1'")

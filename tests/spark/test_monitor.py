@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import StreamingQueryException
@@ -18,7 +19,8 @@ from rich.console import Console
 
 import penstock as ps
 from penstock.errors import PenstockError
-from penstock.spark import bounded_join
+from penstock.queues import QueueClient, QueueServer
+from penstock.spark import bounded_join, lookup_join, register_queue_source
 from penstock.spark.monitor import PipelineMonitor
 from penstock.spark.tally import Tally
 from tests.spark.conftest import write_files
@@ -132,6 +134,42 @@ def test_other_queries_are_not_counted(spark: Any, joined: DataFrame, tmp_path: 
     assert monitor.history == []
     assert monitor.totals["batches"] == 0
     assert monitor.totals["recall"] == 1.0
+
+
+def test_lookups_and_queues_are_told_of(spark: Any, tmp_path: Path) -> None:
+    batch = pa.record_batch({"item": [1, 2, 1, 1, 3, 3]})
+    register_queue_source(spark)
+
+    def fetch(keys: list[Any]) -> dict[Any, dict[str, str]]:
+        return {key: {"name": f"item {key}"} for key in keys}
+
+    console = Console(file=io.StringIO(), record=True, width=90)
+    with QueueServer(tmp_path / "queues") as server, QueueClient(server.location) as client:
+        client.producer("clicks", batch.schema).put(batch)
+        clicks = (
+            spark.readStream.format("penstock_queue")
+            .option("location", server.location)
+            .option("queue", "clicks")
+            .option("maxRowsPerTrigger", 4)
+            .load()
+        )
+        named = lookup_join(clicks, fetch, on="item", budget=10, buckets=1, schema={"name": pa.string()})
+        with PipelineMonitor(spark, "penstock-lookup", console=console, prometheus_port=0) as monitor:
+            assert monitor.url is not None
+            started(named, tmp_path / "out").awaitTermination()
+            until(lambda: len(monitor.history) == 2)
+            with urllib.request.urlopen(monitor.url, timeout=10) as answer:
+                told = answer.read().decode()
+    assert [(each["hits"], each["requests"]) for each in monitor.history] == [(2, 4), (1, 2)]
+    assert [each["waiting"] for each in monitor.history] == [{"clicks": 2}, {"clicks": 0}]
+    totals = monitor.totals
+    assert (totals["hits"], totals["requests"], totals["waiting"]) == (3, 6, {"clicks": 0})
+    assert 'penstock_lookup_hits_total{join="penstock-lookup"} 3.0' in told
+    assert 'penstock_queue_waiting_rows{join="penstock-lookup",queue="clicks"} 0.0' in told
+    shown = console.export_text()
+    assert "lookup hits" in shown
+    assert "50.0 %" in shown
+    assert "waiting in queues" in shown
 
 
 def test_a_port_that_is_taken(spark: Any) -> None:

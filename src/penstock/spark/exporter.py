@@ -21,6 +21,8 @@ COUNTED = {  # the figures that only grow, as Prometheus is told of them
     "state_read": ("state_read_bytes", "Bytes read from the state store."),
     "replayed": ("replayed_batches", "Batches that buckets replayed from their logs."),
     "batches": ("batches", "Batches seen."),
+    "requests": ("lookup_requests", "Rows for which a lookup was asked."),
+    "hits": ("lookup_hits", "Of these, those whose key was cached."),
 }
 
 
@@ -57,6 +59,7 @@ class Exporter:
         yield told(count, "bucket_evicted_rows", "Rows evicted in each bucket.", buckets, "bucket")
         yield told(gauge, "buffered_rows", "Rows in memory.", per_stream("buffered"), "stream")
         yield told(gauge, "memory_peak_bytes", "The most that all buckets took.", totals["peak_bytes"])
+        yield told(gauge, "queue_waiting_rows", "Rows in each queue.", totals["waiting"], "queue")
         known = totals["missed"] is not None
         if known:
             missed = max(0, totals["missed"])

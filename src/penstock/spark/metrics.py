@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.spark.beside import is_lookup
 from penstock.spark.bucket import EVENT, RESULT
 from penstock.spark.figures import Figures
 from penstock.spark.parcels import FIGURES, ROWS, unpacker
@@ -52,11 +53,15 @@ def _adding(name: str) -> Any:
 def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
     """The figures of a batch from a query's progress: sums, and `buckets`; None if it has none.
 
+    Those of a lookup of this name are none of a join, but it was there.
+
     >>> from penstock.spark.metrics import figures_of
     >>> figures_of({"observedMetrics": {}}) is None
     True
     """
     row = progress["observedMetrics"].get(name)
+    if is_lookup(row):
+        return {}
     if row is None or row[METRIC] is None:
         return None
     figures = row[METRIC]  # a row in a listener's event, a dict in what a query tells of the past

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.dashboard import Board, Dashboard, write_line
 from penstock.errors import PenstockError
+from penstock.spark.beside import beside
 from penstock.spark.exporter import Exporter
 from penstock.spark.metrics import figures_of
 from penstock.spark.tally import Tally
@@ -38,7 +39,8 @@ class PipelineMonitor:
     spark
         The session.
     name
-        Of the join: the `name` that was given to `bounded_join`. Joins of one name are added up.
+        The `name` that was given to `bounded_join` or another operator. Those of one name are added up; of
+        their queries the hits of lookups are told too, and what waits in queues.
     console
         A rich console that shows a live table. By default the error output if that is a terminal; with
         `False` nothing is shown.
@@ -151,6 +153,7 @@ class PipelineMonitor:
                 rows_per_second=_known(progress["inputRowsPerSecond"]),
                 began=datetime.fromisoformat(progress["timestamp"]).timestamp(),
                 seconds=(progress["batchDuration"] or 0) / 1_000,
+                **beside(progress),
             )
             self._tell(self._told(self._tally.history[-1]))
             self._news.notify_all()

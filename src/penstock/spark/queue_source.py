@@ -161,8 +161,8 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return {"row": max(end, first)}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
-        """The end of the queue."""
-        return {"row": self._offsets()[1]}
+        """The end of the queue, by its name: what a monitor is told."""
+        return {"queue": self.options.queue, "row": self._offsets()[1]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """The ranges of the tasks."""

@@ -31,6 +31,8 @@ class Tally:
         self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
         self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
         self._evicted: Counter[int] = Counter()
+        self._hits = self._requests = 0  # of lookups
+        self._waiting: dict[str, int] = {}  # in queues, after the last batch
 
     def add(self, figures: dict[str, Any], **about: Any) -> None:
         """One more batch: its figures as `figures_of` gives them, and what else is known of it."""
@@ -47,6 +49,9 @@ class Tally:
         self._sums.add(batch)
         self._batches += 1
         self._rows += about.get("rows", 0)
+        self._hits += about.get("hits", 0)
+        self._requests += about.get("requests", 0)
+        self._waiting = about.get("waiting", self._waiting)
         if "began" in about:
             self._first = min(self._first, about["began"])
             self._until = max(self._until, about["began"] + about["seconds"])
@@ -68,6 +73,9 @@ class Tally:
             "batches": self._batches,
             "rows": self._rows,
             "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
+            "hits": self._hits,
+            "requests": self._requests,
+            "waiting": dict(self._waiting),
             "recall": recall(self._sums.results, self._sums.missed),
             **_hottest(self._evicted),
             "evicted_per_bucket": dict(sorted(self._evicted.items())),

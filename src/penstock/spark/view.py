@@ -42,7 +42,8 @@ class View:
         for each in shown:
             table.add_column(f"batch {each['batch']}", justify="right", no_wrap=True)
         table.add_column("all", justify="right", no_wrap=True, style="bold")
-        for label, cell in _lines(self.streams).items():
+        lines = _lines(self.streams) | _lines_beside(self.totals)
+        for label, cell in lines.items():
             table.add_row(label, *[cell(each) for each in shown], cell(self.totals))
         yield table
         if self.totals["advice"]:
@@ -106,6 +107,21 @@ def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str
         "state read": lambda f: _bytes(f["state_read"]),
         "hottest bucket": _bucket,
     }
+
+
+def _lines_beside(totals: dict[str, Any]) -> dict[str, Callable[[dict[str, Any]], str]]:
+    """The lines for lookups and queues, where the query has any."""
+    lines: dict[str, Callable[[dict[str, Any]], str]] = {}
+    if totals["requests"]:
+        lines["lookup hits"] = lambda f: _share(f.get("hits"), f.get("requests"))
+    if totals["waiting"]:
+        lines["waiting in queues"] = lambda f: _count(sum(f.get("waiting", {}).values()))
+    return lines
+
+
+def _share(part: int | None, whole: int | None) -> str:
+    """In percent."""
+    return f"{100 * (part or 0) / whole:.1f} %" if whole else "–"
 
 
 def _counted(name: str) -> Callable[[dict[str, Any]], str]:
