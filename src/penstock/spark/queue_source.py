@@ -160,7 +160,7 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             end = min(end, first + limit.max_rows)
         return {"row": max(end, first)}
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The end of the queue, by its name: what a monitor is told."""
         return {"queue": self.options.queue, "row": self._offsets()[1]}
 
