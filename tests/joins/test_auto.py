@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.caching import Cache
 from penstock.errors import PenstockError, PolicyOptionError
+from penstock.experiments.clock import streams_of
 from penstock.joins import chooser
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.stream import StreamState
@@ -157,6 +161,43 @@ def test_a_sample_of_keys_is_a_share_of_them() -> None:
 def test_who_cannot_be_a_candidate(given: str) -> None:
     with pytest.raises(PolicyOptionError, match="candidate"):
         ps.policies.Auto(candidates=("lru", given))
+
+
+@pytest.mark.parametrize("viewers_first", [True, False])
+def test_rho_follows_a_change_of_regime(viewers_first: bool) -> None:
+    """Viewers are best forgotten fast, popular keys slowly; no one rho is best for both."""
+    *pair, within, _ = streams_of("television", 120_000, seed=0)
+    n, horizon = 60_000, max(within)
+    popular = zipf_pair(n, keys=1_000, alpha=1.0, seed=1)
+    streams = []
+    for viewing, side in zip(pair, popular, strict=True):
+        parts = [viewing, side.assign(key=side.key + 10**9, ts=np.arange(n) * horizon // 500)]
+        first, second = parts if viewers_first else parts[::-1]
+        later = second.assign(ts=second.ts + first.ts.max() + 10 * horizon)
+        streams.append(pd.concat([first, later]))
+    found = {}
+    for rho in (0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.998, "auto"):
+        join = ps.WindowJoin(within, ps.Tuples(150), policy=f"clock-exp:rho={rho}", allocation="unified")
+        found[rho] = join.run(*streams, on="key", time="ts").stats
+    choice = found["auto"].choice
+    assert choice is not None
+    assert choice.switches > 0
+    best = found.pop("auto").results
+    assert best > max(stats.results for stats in found.values())
+
+
+def test_rho_is_tuned_in_joins_of_two_streams_only() -> None:
+    tuned = ps.policies.ClockExp(rho="auto")
+    assert pickle.loads(pickle.dumps(tuned)) == tuned == ps.policies.get(tuned.spell())
+    assert tuned.chooses
+    assert not ps.policies.ClockExp().chooses
+    table = {"key": [1], "ts": [0]}
+    with pytest.raises(PenstockError, match="clock-exp:rho=auto is not defined for joins of many"):
+        ps.join_many([table] * 3, on="key", time="ts", within=1, budget=ps.Tuples(3), policy=tuned)
+    with pytest.raises(PenstockError, match="clock-exp:rho=auto cannot run a cache"):
+        Cache(tuned, 2)
+    with pytest.raises(PolicyOptionError, match="threshold"):
+        ps.policies.ClockExp(rho="auto", threshold=0)
 
 
 def test_what_is_refused() -> None:

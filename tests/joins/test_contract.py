@@ -21,7 +21,14 @@ STEPS = ("arrival", "tick")
 
 def specs(found: list[str]) -> list[str]:
     """Policies, and those variants that run other code."""
-    more = ["gdj:method=2", "gdj:method=3", "gdj:initial=auto", "age:k=5", "clock-exp:rho=0.5"]
+    more = [
+        "gdj:method=2",
+        "gdj:method=3",
+        "gdj:initial=auto",
+        "age:k=5",
+        "clock-exp:rho=0.5",
+        "clock-exp:rho=auto",
+    ]
     return found + [spec for spec in more if spec.partition(":")[0] in found]
 
 

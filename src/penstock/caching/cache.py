@@ -286,7 +286,7 @@ def caching_policy(policy: str | Policy) -> Policy:
     except UnknownPolicyError as error:
         raise UnknownPolicyError(f"There is no policy {policy!r}{hint(policy, caching_names())}") from error
     if not found.caches:
-        raise UnknownPolicyError(f"{found.name} cannot run a cache{hint(found.name, caching_names())}")
+        raise UnknownPolicyError(f"{found.spell()} cannot run a cache{hint(found.name, caching_names())}")
     return found
 
 

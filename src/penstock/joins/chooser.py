@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from penstock.joins.state import JoinState
 
 SHARE = 0.05  # of the memory, for the small joins together
-LEAST_BYTES = 64 << 10
 LEAST_TUPLES = 16  # of a small join, unless the real one has fewer
 MOST_HALVINGS = 20
 COUNTS = 0.3  # of a small join's memory, for its key counts
@@ -249,12 +248,17 @@ def allowance(config: Config) -> float:
     """Bytes for all small joins together."""
     if config.choosing_bytes is not None:
         return config.choosing_bytes
-    return max(SHARE * min(_tables(config)), LEAST_BYTES)
+    return max(SHARE * min(_tables(config)), least_of(config.policy))
 
 
-def allowance_of(budget: int) -> int:
+def allowance_of(policy: Policy, budget: int) -> int:
     """Bytes for all small joins together, of a budget of so many."""
-    return int(min(max(SHARE * budget, LEAST_BYTES), CHOOSING_SHARE * budget))
+    return int(min(max(SHARE * budget, least_of(policy)), CHOOSING_SHARE * budget))
+
+
+def least_of(policy: Policy) -> int:
+    """Bytes that the small joins may take however small the real one is."""
+    return policy.trial_bytes  # type: ignore[attr-defined]
 
 
 def _tables(config: Config) -> list[int]:

@@ -192,7 +192,9 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
         from penstock.joins.chooser import allowance_of
 
         config = dataclasses.replace(
-            config, count_bytes=int(budget.n * COUNT_SHARE / 2), choosing_bytes=allowance_of(budget.n)
+            config,
+            count_bytes=int(budget.n * COUNT_SHARE / 2),
+            choosing_bytes=allowance_of(config.policy, budget.n),
         )
     least = _table_bytes(config, shares_of(2, allocation, weights))
     per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE

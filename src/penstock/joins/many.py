@@ -230,7 +230,7 @@ def check_options(window: Window, budget: Budget, policy: Policy, allocation: st
     if not policy.many or policy.needs_future:
         works = ", ".join(known.name for known in registered() if known.many)
         raise UnknownPolicyError(
-            f"{policy.name} is not defined for joins of many streams. Those that are: {works}"
+            f"{policy.spell()} is not defined for joins of many streams. Those that are: {works}"
         )
     if isinstance(policy, GreedyDualJoin) and policy.method == 2:
         raise PolicyOptionError(

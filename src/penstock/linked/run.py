@@ -58,7 +58,9 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
     policy = get(options.policy)
     if not policy.many or policy.needs_future or not policy.joins:
         works = ", ".join(known.name for known in registered() if known.many and known.joins)
-        raise UnknownPolicyError(f"{policy.name} is not defined for stream queries. Those that are: {works}")
+        raise UnknownPolicyError(
+            f"{policy.spell()} is not defined for stream queries. Those that are: {works}"
+        )
     if getattr(policy, "method", 1) == 2:
         raise UnknownPolicyError(f"{policy.name}: method=2 is not defined for stream queries; give 1 or 3.")
     if options.allocation not in ALLOCATIONS:

@@ -40,6 +40,7 @@ class Auto(Policy):
     counts_keys: ClassVar[bool] = True
     many: ClassVar[bool] = False
     chooses: ClassVar[bool] = True
+    trial_bytes: ClassVar[int] = 64 << 10  # for the small buffers, where 5 % of the memory are less
 
     def __post_init__(self) -> None:
         if isinstance(self.candidates, str):

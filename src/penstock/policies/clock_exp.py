@@ -9,7 +9,7 @@ can be. When it is not, that key is taken out of the list and its tuples are fil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -64,6 +64,9 @@ from penstock.kernels.recency import LAST, NEWER, NOTED, Recency, forget, new_re
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
 
+RHO_DEFAULT = 0.95
+OTHER_RHOS = (0.5, 0.8, 0.99, 0.998)
+
 # Parameters.
 W0 = 0
 THRESHOLD = 1
@@ -106,7 +109,8 @@ class ClockExp(Policy):
     """Evict the first tuple whose score the hand brings below the threshold.
 
     Each passing of the hand multiplies the score by `rho`. A `rho` near 1 forgets slowly and weighs how
-    often a tuple has matched, a small one weighs how recently.
+    often a tuple has matched, a small one weighs how recently. With `rho="auto"` it is tuned while the join
+    runs: several are tried beside it on a sample of the keys, as `auto` tries policies.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
@@ -116,7 +120,7 @@ class ClockExp(Policy):
     """
 
     w0: float = 1.0
-    rho: float = 0.95
+    rho: float | str = RHO_DEFAULT
     threshold: float = 0.01
 
     name: ClassVar[str] = "clock-exp"
@@ -125,18 +129,40 @@ class ClockExp(Policy):
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, sections 3.2 and 4.4"
     one_by_one: ClassVar[bool] = True
     caches: ClassVar[bool] = True
+    margin: ClassVar[float] = 0.003  # with rho="auto": by which another one must be ahead
+    trial_bytes: ClassVar[int] = 256 << 10  # and for the small buffers, where 5 % of the memory are less
 
     def __post_init__(self) -> None:
-        self.require(is_number(self.w0) and 0 <= self.w0 < float("inf"), "w0", "a number from 0 up")
+        if self.rho == "auto":
+            # For this one object: what the class says of itself is of a given rho.
+            for name, value in (("chooses", True), ("many", False), ("caches", False)):
+                object.__setattr__(self, name, value)
+            self._check_others()
+            return
         self.require(
-            is_number(self.rho) and 0 < self.rho <= 0.9999,
+            is_number(self.rho) and 0 < float(self.rho) <= 0.9999,
             "rho",
-            "above 0 and at most 0.9999 (a score that does not fade is never evicted)",
+            "above 0 and at most 0.9999 (a score that does not fade is never evicted), or 'auto'",
         )
+        self._check_others()
+
+    def _check_others(self) -> None:
+        self.require(is_number(self.w0) and 0 <= self.w0 < float("inf"), "w0", "a number from 0 up")
         self.require(is_number(self.threshold) and self.threshold > 0, "threshold", "above 0")
+
+    def among(self) -> list[ClockExp]:
+        """What `rho="auto"` chooses from.
+
+        >>> from penstock import policies
+        >>> [policy.rho for policy in policies.get("clock-exp:rho=auto").among()]
+        [0.95, 0.5, 0.8, 0.99, 0.998]
+        """
+        return [replace(self, rho=rho) for rho in (RHO_DEFAULT, *OTHER_RHOS)]
 
     def build(self, setting: Setting) -> ClockExpState:
         """An empty ring per pool."""
+        if self.rho == "auto":
+            return self.among()[0].build(setting)
         powers = self._powers()
         first, safe = (rounds_left(weight, float(self.threshold), powers) for weight in (float(self.w0), 1.0))
         return ClockExpState(
