@@ -15,7 +15,7 @@ import pytest
 
 from tests.spark.conftest import write_files
 from tests.spark.programs.join import run
-from tests.spark.support import Program, committed, join_program, pieces, rows_of, running, until
+from tests.spark.support import Program, committed, join_program, pieces, running, same_rows, until
 
 JOIN = {"on": "k", "time": "ts", "within": "2 minutes", "budget": 200, "buckets": 2, "emit": "all"}
 CONF = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.pyspark.python": sys.executable}
@@ -94,9 +94,9 @@ def check(spark: Any, folder: Path, files: int, rows: int, kills: int) -> None:
                 kill_executor(workers[number % 2], program, checkpoint, (number + 1) * files // (kills + 2))
             assert program.wait(600) == 0, program.said()
     run(spark, plans["local"])
-    got, whole = (spark.read.parquet(plan["output"]).toPandas() for plan in plans.values())
-    assert set(whole["_event"]) >= {"result", "evicted"}
-    assert rows_of(got) == rows_of(whole)
+    got, whole = (spark.read.parquet(plan["output"]) for plan in plans.values())
+    assert {row[0] for row in whole.select("_event").distinct().collect()} >= {"result", "evicted"}
+    assert same_rows(got, whole)  # in Spark: the long test has millions of rows
 
 
 def test_an_executor_dies(spark: Any, tmp_path: Path) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
+from penstock.patterns import snapshot
 from penstock.spark import stream_query
-from penstock.spark.querying import Querier, QuerySpec
+from penstock.spark.bucket import Batch
+from penstock.spark.ledger import refuse_changes
+from penstock.spark.pack import to_blob
+from penstock.spark.querying import STREAM, Querier, QuerySpec
 from tests.spark.conftest import write_files
 
 TEXT = """SELECT ?a ?b ?v ?T FROM STREAM wind
@@ -81,7 +87,9 @@ def test_a_restarted_query_goes_on_and_late_triples_are_counted(
     assert len(first) > 0
     assert len(second) > 0
     assert bag(first) + bag(second) == expected
-    assert sum(row["observedMetrics"]["penstock"]["late"] for row in query.recentProgress) == 1
+    told = [row["observedMetrics"]["penstock"] for row in query.recentProgress]
+    assert sum(row["late"] for row in told) == 1
+    assert sum(row["state_written"] for row in told) > 0
 
 
 def test_facts_of_two_streams_with_objects_of_two_types(spark: Any) -> None:
@@ -121,15 +129,73 @@ def test_bad_calls_are_refused(spark: Any) -> None:
             call()
 
 
+SPEC = QuerySpec(TEXT, ps.Tuples(1_000), "lru", "literal", "us", True, 0.0, 1)
+
+
+def packed(frame: pd.DataFrame) -> Batch:
+    """A batch as the packer makes it for the one bucket."""
+    table = pa.Table.from_pandas(frame.assign(end=frame.start), preserve_index=False)
+    table = table.append_column(STREAM, pa.array(np.zeros(len(frame), np.int32)))
+    return Batch([(0, to_blob(table))])
+
+
+def rows_of(tables: list[pa.Table]) -> Counter[Any]:
+    return Counter(repr(row) for table in tables for row in table.to_pylist())
+
+
+def test_a_bucket_goes_on_from_a_snapshot_and_a_log() -> None:
+    """What the ledger does when a worker is lost: the snapshot is read, and later batches are replayed."""
+    parts = [packed(readings(600, seed=9).iloc[i : i + 100]) for i in range(0, 600, 100)]
+    whole = Querier(SPEC)
+    found = [rows_of(whole.process(part)) for part in parts]
+    first = Querier(SPEC)
+    for part in parts[:2]:
+        first.process(part)
+    again = Querier.from_bytes(SPEC, first.to_bytes())
+    for part in parts[2:4]:
+        assert again.process(Batch.from_bytes(part.to_bytes()), quiet=True) == []
+    assert not again.adapt()
+    assert [rows_of(again.process(part)) for part in parts[4:]] == found[4:]
+    again.state.check()
+    assert again.state.totals == whole.state.totals
+
+
+@pytest.mark.parametrize("policy", ["lru", "clock", "gdj"])
+@pytest.mark.parametrize("tuples", [4, 20, 5_000])
+def test_another_budget_and_policy_take_over(tuples: int, policy: str) -> None:
+    frame = readings(600, seed=4)
+    parts = [packed(frame.iloc[i : i + 100]) for i in range(0, 600, 100)]
+    before = Querier(SPEC)
+    found = Counter[Any]()
+    for part in parts[:3]:
+        found += rows_of(before.process(part))
+    held = before.state.totals["buffered"]
+    changed = replace(SPEC, budget=ps.Tuples(tuples), policy=policy)
+    after = Querier.from_bytes(changed, before.to_bytes())
+    assert after.adapt()
+    assert not after.adapt()
+    after.state.check()
+    assert after.state.totals["buffered"] == min(held, tuples)
+    assert after.state.totals["results"] == sum(found.values())
+    after.process(parts[3])
+    assert after.figures.evicted >= max(0, held - tuples)
+    exact = Querier(SPEC)
+    for part in parts[:4]:
+        exact.process(part)
+    later = [rows_of(after.process(part)) for part in parts[4:]]
+    expected = [rows_of(exact.process(part)) for part in parts[4:]]
+    for mine, all_of_them in zip(later, expected, strict=True):
+        assert mine <= all_of_them
+    if tuples == 5_000:
+        assert later == expected
+
+
 def test_foreign_state_is_refused() -> None:
-    spec = QuerySpec(TEXT, ps.Tuples(10), "clock", "literal", "ms", False, 0.0, 2)
-    other = QuerySpec(
-        TEXT.replace("reports", "tells"), ps.Tuples(10), "clock", "literal", "ms", False, 0.0, 2
-    )
-    data = Querier(spec, 0).to_bytes()
-    assert Querier.from_bytes(spec, 0, data).latest is None
-    for wrong in (b"", bytes(100), data[:-3]):
+    data = Querier(SPEC).to_bytes()
+    assert Querier.from_bytes(SPEC, data).latest is None
+    for wrong in (b"", bytes(100), data[:-3], snapshot.pack({"state": b""})):
         with pytest.raises(SnapshotError):
-            Querier.from_bytes(spec, 0, wrong)
-    with pytest.raises(PenstockError, match="the query"):
-        Querier.from_bytes(other, 0, data)
+            Querier.from_bytes(SPEC, wrong)
+    other = replace(SPEC, text=TEXT.replace("reports", "tells"))
+    with pytest.raises(PenstockError, match="the query cannot change"):
+        refuse_changes(SPEC.fixed(), other.fixed())

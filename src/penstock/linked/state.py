@@ -27,6 +27,7 @@ from penstock.kernels.layout import (
     REFUSED,
     RESULTS,
     ROW,
+    STEPS,
     WARMUP,
     Store,
     new_store,
@@ -283,6 +284,17 @@ class LinkedState:
         relink(
             self.store, self.index, self.plan.scheme, columns, live[np.argsort(self.store.t64[live, ARRIVAL])]
         )
+
+    def count_on_from(self, before: LinkedState) -> None:
+        """This state takes the place of another, whose triples it has: its counters go on from there."""
+        mine, old = self.store.meta, before.store.meta
+        mine[EVICTED] += old[EVICTED]
+        mine[[RESULTS, EXPIRED, REFUSED, STEPS]] = old[[RESULTS, EXPIRED, REFUSED, STEPS]]
+        for name in (ARRIVALS, PEAK_TUPLES):
+            mine[name] = max(mine[name], old[name])
+        self.store.random[:] = before.store.random
+        for counter in ("late_dropped", "single", "matched", "unmatched", "seconds"):
+            setattr(self, counter, getattr(before, counter))
 
     @property
     def results(self) -> int:

@@ -165,6 +165,26 @@ class QueryState:
             plan, Known(triples, triples.end, None), np.empty((0, len(plan.order)), np.int64), terms
         )
 
+    def adapt(self, options: StreamOptions) -> bool:
+        """Go on under the budget and policy of these options, where those so far are others; whether it did.
+
+        The triples that cached bindings refer to enter fresh caches in the order in which they came, so that
+        a smaller budget evicts and scores begin anew; what they bring is known already.
+        """
+        if (options.budget, options.policy) == (self.options.budget, self.options.policy):
+            return False
+        fresh, old = QueryState(options), self.state
+        self.options, self.policy, self.budget = options, fresh.policy, fresh.budget
+        if old is None or old.held is None:  # a query of one pattern holds nothing
+            return True
+        old.compact()
+        order = np.lexsort((old.held.row, old.held.stream, old.held.start))
+        held = old.held.take(order)
+        self.state = LinkedState(self._config(held), old.terms)
+        self.state.process(held, collect=False, mask=old.held_mask[order])
+        self.state.count_on_from(old)
+        return True
+
     def snapshot(self) -> bytes:
         """The whole state as bytes: what cached tuples refer to, and no more."""
         state = self.state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,15 +18,16 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.budget import Budget, budget_of
-from penstock.errors import ColumnError, PenstockError, SnapshotError, hint
+from penstock.errors import ColumnError, PenstockError, hint
 from penstock.linked import StreamQuery
 from penstock.linked.query import warn_unbounded
 from penstock.linked.sharding import partition_variable
 from penstock.linked.triples import LONG_NAMES
 from penstock.spark import session
+from penstock.spark.bucket import Batch
 from penstock.spark.buckets import bucket_count, labels, share
-from penstock.spark.ledger import PART
-from penstock.spark.pack import from_blob
+from penstock.spark.ledger import Ledger
+from penstock.spark.pack import REGISTER
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, to_frame, unpacker
 from penstock.spark.querying import (
     BUCKET,
@@ -252,7 +253,7 @@ def _fields(query: StreamQuery, kind: str) -> T.StructType:
 
 def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
     """Refuse what cannot work, and have the kernels on disk before workers need them."""
-    state = spec.start(0)
+    state = spec.start()
     stamp = pa.timestamp("us", "UTC") if spec.stamps else pa.int64()
     empty = pa.table(
         {name: pa.array([], pa.string()) for name in "spo"}
@@ -264,53 +265,39 @@ def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
 
 
 class QueryProcessor(StatefulProcessor):
-    """Runs the buckets of a `stream_query`. The state of a bucket is a snapshot, and triples that wait."""
+    """Runs the buckets of a `stream_query`; their state is the caches, and triples that wait."""
 
     def __init__(self, spec: QuerySpec, tags: list[int]) -> None:
         self.spec, self.tags = spec, tags
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
-        self.size = handle.getValueState("size", "parts int")
-        self.parts = handle.getMapState("parts", "part int", "data binary")
+        self.ledger = Ledger(handle, Querier)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
         """The packed triples of one bucket for one batch."""
+        if int(key[0]) == REGISTER:
+            self.ledger.register(self.spec)
+            return
         pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
         pieces.sort(key=lambda piece: (piece.task, piece.piece))
-        querier = self._opened(self.tags.index(int(key[0])))
-        triples = pa.concat_tables([from_blob(bytes(piece.blob)) for piece in pieces])
-        seen = [piece.latest for piece in pieces if piece.latest == piece.latest]
-        found = querier.process(triples, max(seen, default=None), sum(int(piece.skipped) for piece in pieces))
-        self._store(querier)
+        seen = [float(piece.latest) for piece in pieces if piece.latest == piece.latest]
+        batch = Batch(
+            [(0, bytes(piece.blob)) for piece in pieces],
+            skipped=sum(int(piece.skipped) for piece in pieces),
+            latest=max(seen, default=None),
+        )
+        opened = self.ledger.open(replace(self.spec, bucket=self.tags.index(int(key[0]))))
+        found = opened.bucket.process(batch)
+        figures = opened.bucket.figures
+        figures.state_read, figures.replayed = opened.read, opened.replayed
+        figures.state_written = self.ledger.commit(opened, batch)
         for blob in blobs_of(found):
             yield to_frame(parcel_fields(None), **{ROWS: blob})
-        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(querier.figures))})
-
-    def _opened(self, bucket: int) -> Querier:
-        size = self.size.get()
-        if size is None:
-            return Querier(self.spec, bucket)
-        data = []
-        for i in range(int(size[0])):
-            value = self.parts.getValue((i,))
-            if value is None:
-                raise SnapshotError(f"The state of a bucket is damaged: part {i} is missing.")
-            data.append(bytes(value[0]))
-        return Querier.from_bytes(self.spec, bucket, b"".join(data))
-
-    def _store(self, querier: Querier) -> None:
-        data = querier.to_bytes()
-        count = -(-len(data) // PART)
-        for i in range(count):
-            self.parts.updateValue((i,), (data[i * PART : (i + 1) * PART],))
-        before = self.size.get()
-        for i in range(count, 0 if before is None else int(before[0])):
-            self.parts.removeKey((i,))
-        self.size.update((count,))
+        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(figures))})
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to give back: buckets stay remembered for the next batch."""
 
 
 def _in_batch(united: DataFrame, spec: QuerySpec) -> DataFrame:
@@ -336,10 +323,10 @@ def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
             for first, last in pairwise(cuts):
                 if last == first:
                     continue
-                if querier is None or bucket[first] != querier.bucket:
+                if querier is None or bucket[first] != querier.spec.bucket:
                     if querier is not None:
                         told(querier)
-                    querier = Querier(spec, int(bucket[first]))
+                    querier = Querier(replace(spec, bucket=int(bucket[first])))
                 tables = querier.ordered(table.slice(first, last - first).drop_columns([BUCKET]))
                 total.triples += last - first
                 total.results += sum(found.num_rows for found in tables)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.budget import Budget
+from penstock.errors import SnapshotError
 from penstock.linked.binding import masks_of
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import plan_of
@@ -23,8 +24,8 @@ from penstock.linked.stream import QueryState, StreamOptions
 from penstock.linked.terms import Terms
 from penstock.linked.triples import triples_of
 from penstock.patterns import snapshot
-from penstock.spark.ledger import refuse_changes
-from penstock.spark.pack import as_numbers, from_blob, to_blob
+from penstock.spark.bucket import Batch
+from penstock.spark.pack import REGISTER, as_numbers, from_blob, to_blob
 
 LABEL, BUCKET, TASK, PIECE, LATEST, SKIPPED, BLOB = (
     *("label", "_penstock_bucket", "task", "piece", "latest", "skipped", "blob"),
@@ -47,18 +48,22 @@ class QuerySpec:
     stamps: bool
     lateness: float
     buckets: int
+    bucket: int = 0  # which of them
 
-    def start(self, bucket: int) -> QueryState:
+    def start(self) -> QueryState:
         """A fresh state."""
-        return QueryState(
-            StreamOptions(
-                text=self.text,
-                budget=self.budget,
-                policy=self.policy,
-                objects=self.objects,
-                unit=self.unit,
-                shard=(bucket, self.buckets),
-            )
+        return QueryState(self.options)
+
+    @property
+    def options(self) -> StreamOptions:
+        """The options of the operator."""
+        return StreamOptions(
+            text=self.text,
+            budget=self.budget,
+            policy=self.policy,
+            objects=self.objects,
+            unit=self.unit,
+            shard=(self.bucket, self.buckets),
         )
 
     def fixed(self) -> dict[str, str]:
@@ -93,6 +98,9 @@ class Figures:
     results: int = 0
     evicted: int = 0
     held: int = 0
+    state_read: int = 0  # bytes
+    state_written: int = 0
+    replayed: int = 0  # batches
 
 
 class _Dealer:
@@ -165,19 +173,24 @@ def query_packer(spec: QuerySpec, tags: list[int]) -> Callable[[Any], Iterator[p
         times = spec.times(usable)
         latest = float(times.max()) if len(times) else float("nan")
         rows, buckets = dealer.deal(usable) if len(times) else (np.empty(0, np.int64), np.empty(0, np.int64))
+        if piece == 0:
+            yield packed(REGISTER, task, piece, latest, 0, b"")
         for number, tag in enumerate(tags):
             part = usable.take(pa.array(rows[buckets == number]))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([tag], pa.int32()),
-                    pa.array([task], pa.int32()),
-                    pa.array([piece], pa.int32()),
-                    pa.array([latest], pa.float64()),
-                    pa.array([skipped if number == 0 else 0], pa.int64()),
-                    pa.array([to_blob(part)], pa.binary()),
-                ],
-                names=[LABEL, TASK, PIECE, LATEST, SKIPPED, BLOB],
-            )
+            yield packed(tag, task, piece, latest, skipped if number == 0 else 0, to_blob(part))
+
+    def packed(label: int, task: int, piece: int, latest: float, skipped: int, blob: bytes) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([label], pa.int32()),
+                pa.array([task], pa.int32()),
+                pa.array([piece], pa.int32()),
+                pa.array([latest], pa.float64()),
+                pa.array([skipped], pa.int64()),
+                pa.array([blob], pa.binary()),
+            ],
+            names=[LABEL, TASK, PIECE, LATEST, SKIPPED, BLOB],
+        )
 
     return pack
 
@@ -185,24 +198,27 @@ def query_packer(spec: QuerySpec, tags: list[int]) -> Callable[[Any], Iterator[p
 class Querier:
     """The state of a bucket, and the triples that wait until none before them can come."""
 
-    def __init__(self, spec: QuerySpec, bucket: int) -> None:
-        self.spec, self.bucket = spec, bucket
-        self.state = spec.start(bucket)
+    def __init__(self, spec: QuerySpec) -> None:
+        self.spec = spec
+        self.state = spec.start()
         self.waiting: pa.Table | None = None
         self.latest: float | None = None  # the largest time seen
         self.released: float | None = None  # triples up to here have been processed
         self.figures = Figures()
+        self._uncounted = 0  # evictions when the bucket adapted, to be told with the next batch
 
-    def process(self, triples: pa.Table, latest: float | None, skipped: int = 0) -> list[pa.Table]:
-        """A batch: the rows that it completes. `latest` is the largest time of the whole query."""
-        self.figures = Figures(triples=triples.num_rows, skipped=skipped)
+    def process(self, batch: Batch, quiet: bool = False) -> list[pa.Table]:
+        """The rows that a batch completes; `quiet` is for a replay, of which they are known."""
+        triples = pa.concat_tables([from_blob(blob) for _, blob in batch.blobs])
+        self.figures = Figures(triples.num_rows, skipped=batch.skipped, evicted=self._uncounted)
+        self._uncounted = 0
         times = self.spec.times(triples)
         if self.released is not None and len(times) and times.min() < self.released:
             fine = times >= self.released
             self.figures.late = int(np.count_nonzero(~fine))
             triples, times = triples.filter(pa.array(fine)), times[fine]
         own = float(times.max()) if len(times) else None
-        seen = [time for time in (self.latest, latest, own) if time is not None]
+        seen = [time for time in (self.latest, batch.latest, own) if time is not None]
         if not seen:
             return []
         self.latest = max(seen)
@@ -216,9 +232,9 @@ class Querier:
             self.waiting = triples.filter(pa.array(~ready)).combine_chunks()
             triples = triples.filter(pa.array(ready))
         self.released = progress
-        return self.ordered(_in_order(triples, self.spec))
+        return self.ordered(_in_order(triples, self.spec), quiet)
 
-    def ordered(self, triples: pa.Table) -> list[pa.Table]:
+    def ordered(self, triples: pa.Table, quiet: bool = False) -> list[pa.Table]:
         """Triples that are sorted already."""
         if not triples.num_rows:
             return []
@@ -227,17 +243,22 @@ class Querier:
         for number in np.unique(triples[STREAM].to_numpy()).tolist():
             parts[names[number]] = triples.filter(pc.equal(triples[STREAM], number)).drop_columns([STREAM])
         before = self.state.totals.get("evicted", 0)
-        found = self.state.process(parts).rows
-        assert found is not None
-        self.figures.results += found.num_rows
+        found = self.state.process(parts, collect=not quiet).rows
+        self.figures.results += 0 if found is None else found.num_rows
         self.figures.evicted += self.state.totals["evicted"] - before
         self.figures.held = self.state.totals["buffered"]
-        return [as_texts(found, set(self.state.query.time_variables))] if found.num_rows else []
+        return [as_texts(found, set(self.state.query.time_variables))] if found else []
+
+    def adapt(self) -> bool:
+        """Go on under the spec's budget and policy, where those of the state are others; whether it did."""
+        before = self.state.totals.get("evicted", 0)
+        adapted = self.state.adapt(self.spec.options)
+        self._uncounted += self.state.totals.get("evicted", 0) - before
+        return adapted
 
     def to_bytes(self) -> bytes:
         """The state of the bucket."""
         content = {
-            "fixed": self.spec.fixed(),
             "state": self.state.snapshot(),
             "waiting": None if self.waiting is None else to_blob(self.waiting),
             "latest": self.latest,
@@ -246,14 +267,16 @@ class Querier:
         return snapshot.pack(content)
 
     @classmethod
-    def from_bytes(cls, spec: QuerySpec, bucket: int, data: bytes) -> Querier:
-        """The counterpart; refuses the state of another query."""
+    def from_bytes(cls, spec: QuerySpec, data: bytes) -> Querier:
+        """The counterpart; refuses what is not the state of a bucket."""
         content = snapshot.unpack(data)
-        refuse_changes(content["fixed"], spec.fixed())
-        querier = cls(spec, bucket)
-        querier.state = QueryState.restore(content["state"])
-        querier.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
-        querier.latest, querier.released = content["latest"], content["released"]
+        querier = cls(spec)
+        try:
+            querier.state = QueryState.restore(content["state"])
+            querier.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
+            querier.latest, querier.released = content["latest"], content["released"]
+        except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+            raise SnapshotError(f"The state of a bucket cannot be read: {error!r}") from error
         return querier
 
 
