@@ -10,26 +10,22 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.budget import Bytes, budget_of
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
 from penstock.patterns import Attr, Pattern
 from penstock.patterns.show import partition_attributes
 from penstock.spark import session
-from penstock.spark.bucket import Batch
 from penstock.spark.buckets import labels
 from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
-from penstock.spark.ledger import Ledger
+from penstock.spark.event_processor import EventProcessor
 from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec
-from penstock.spark.pack import REGISTER
-from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, to_frame, unpacker
+from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
 from penstock.spark.schema import quoted
 from penstock.window import Within
 
@@ -207,36 +203,10 @@ def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     )
 
 
-class MatchProcessor(StatefulProcessor):
+class MatchProcessor(EventProcessor):
     """Runs the buckets of a `match_pattern`; their state is the events that windows still reach."""
 
-    def __init__(self, spec: MatchSpec) -> None:
-        self.spec = spec
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark hands over the state store of this partition."""
-        self.ledger = Ledger(handle, Matcher)
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
-        """The packed rows of one bucket for one batch."""
-        if int(key[0]) == REGISTER:
-            self.ledger.register(self.spec)
-            return
-        pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
-        pieces.sort(key=lambda piece: (piece.task, piece.piece))
-        seen = [float(piece.latest) for piece in pieces if piece.latest == piece.latest]
-        batch = Batch([(0, bytes(piece.blob)) for piece in pieces], latest=max(seen, default=None))
-        opened = self.ledger.open(self.spec)
-        found = opened.bucket.process(batch)
-        figures = opened.bucket.figures
-        figures.state_read, figures.replayed = opened.read, opened.replayed
-        figures.state_written = self.ledger.commit(opened, batch)
-        for blob in blobs_of(found):
-            yield to_frame(parcel_fields(None), **{ROWS: blob})
-        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(figures))})
-
-    def close(self) -> None:
-        """Nothing to give back: buckets stay remembered for the next batch."""
+    kind = Matcher
 
 
 # Batch DataFrames.

@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.budget import Budget, budget_of
 from penstock.errors import ColumnError, PenstockError, hint
@@ -24,11 +22,9 @@ from penstock.linked.query import warn_unbounded
 from penstock.linked.sharding import partition_variable
 from penstock.linked.triples import LONG_NAMES
 from penstock.spark import session
-from penstock.spark.bucket import Batch
 from penstock.spark.buckets import bucket_count, labels, share
-from penstock.spark.ledger import Ledger
-from penstock.spark.pack import REGISTER
-from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, to_frame, unpacker
+from penstock.spark.event_processor import EventProcessor
+from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
 from penstock.spark.querying import (
     BUCKET,
     END,
@@ -264,40 +260,18 @@ def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
     warn_unbounded(state.state.plan, budget)
 
 
-class QueryProcessor(StatefulProcessor):
+class QueryProcessor(EventProcessor):
     """Runs the buckets of a `stream_query`; their state is the caches, and triples that wait."""
 
+    kind = Querier
+
     def __init__(self, spec: QuerySpec, tags: list[int]) -> None:
-        self.spec, self.tags = spec, tags
+        super().__init__(spec)
+        self.tags = tags
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark hands over the state store of this partition."""
-        self.ledger = Ledger(handle, Querier)
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
-        """The packed triples of one bucket for one batch."""
-        if int(key[0]) == REGISTER:
-            self.ledger.register(self.spec)
-            return
-        pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
-        pieces.sort(key=lambda piece: (piece.task, piece.piece))
-        seen = [float(piece.latest) for piece in pieces if piece.latest == piece.latest]
-        batch = Batch(
-            [(0, bytes(piece.blob)) for piece in pieces],
-            skipped=sum(int(piece.skipped) for piece in pieces),
-            latest=max(seen, default=None),
-        )
-        opened = self.ledger.open(replace(self.spec, bucket=self.tags.index(int(key[0]))))
-        found = opened.bucket.process(batch)
-        figures = opened.bucket.figures
-        figures.state_read, figures.replayed = opened.read, opened.replayed
-        figures.state_written = self.ledger.commit(opened, batch)
-        for blob in blobs_of(found):
-            yield to_frame(parcel_fields(None), **{ROWS: blob})
-        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(figures))})
-
-    def close(self) -> None:
-        """Nothing to give back: buckets stay remembered for the next batch."""
+    def spec_of(self, label: int) -> QuerySpec:
+        """A bucket keeps what is of its share of the values."""
+        return replace(self.spec, bucket=self.tags.index(label))
 
 
 def _in_batch(united: DataFrame, spec: QuerySpec) -> DataFrame:
