@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import caching, models
 from penstock.cli import app
 from penstock.experiments import Options
-from penstock.experiments.heeb import EXPERIMENTS, figure_8, figure_16
+from penstock.experiments.heeb import CONFIGURATIONS, EXPERIMENTS, figure_8, figure_16, figures_9_to_12
 from penstock.experiments.heeb_real import FILE, figure_15, real_models, temperatures
 from tests.data import real
 
@@ -69,6 +69,13 @@ def test_figure_8_has_all_algorithms() -> None:
         assert table[name, "OPT"] >= table[name, "HEEB"] > table[name, "RAND"]
         assert {"PROB", "LIFE", "FLOWEXPECT", "HIST"} <= set(table[name].index)
     assert "LIFE" not in table["WALK"].index
+
+
+def test_figures_9_to_12_have_all_sizes() -> None:
+    table = figures_9_to_12(OPTIONS)
+    assert set(table.configuration) == set(CONFIGURATIONS)
+    assert sorted(set(table.memory)) == [2, 10, 50]
+    assert (table.of_optimum <= 1 + 1e-9).all()
 
 
 def test_figure_16_gives_less_to_who_lags() -> None:
