@@ -164,6 +164,8 @@ def test_lookups_and_queues_are_told_of(spark: Any, tmp_path: Path) -> None:
     assert [each["waiting"] for each in monitor.history] == [{"clicks": 2}, {"clicks": 0}]
     totals = monitor.totals
     assert (totals["hits"], totals["requests"], totals["waiting"]) == (3, 6, {"clicks": 0})
+    assert totals["recall"] is None  # there is no join
+    assert "penstock_recall" not in told
     assert 'penstock_lookup_hits_total{join="penstock-lookup"} 3.0' in told
     assert 'penstock_queue_waiting_rows{join="penstock-lookup",queue="clicks"} 0.0' in told
     shown = console.export_text()

@@ -53,7 +53,7 @@ def _adding(name: str) -> Any:
 def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
     """The figures of a batch from a query's progress: sums, and `buckets`; None if it has none.
 
-    Those of a lookup of this name are none of a join, but it was there.
+    Of a lookup of this name there is nothing to add up, and no recall that could be estimated.
 
     >>> from penstock.spark.metrics import figures_of
     >>> figures_of({"observedMetrics": {}}) is None
@@ -61,7 +61,7 @@ def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
     """
     row = progress["observedMetrics"].get(name)
     if is_lookup(row):
-        return {}
+        return {"missed": None}
     if row is None or row[METRIC] is None:
         return None
     figures = row[METRIC]  # a row in a listener's event, a dict in what a query tells of the past
