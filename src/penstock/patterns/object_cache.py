@@ -2,13 +2,16 @@
 
 A cache has a partition for each combination of values of its correlated equality predicates. A partition
 holds every result that ends before its `rightBound`. A sub-query that reaches further first computes the
-results that end between the two, then scans the list. Results leave as the window slides.
+results that end between the two, then scans those that end in its interval: the list is in the order of
+ends, so they lie side by side. Results leave as the window slides.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from penstock.patterns.analysis import Node
@@ -17,6 +20,8 @@ from penstock.patterns.caching import Caches, Caching, Result, labels
 from penstock.patterns.iterative import Ends
 from penstock.patterns.show import label
 
+END = attrgetter("end")
+
 
 @dataclass
 class Partition:
@@ -24,8 +29,19 @@ class Partition:
 
     left: int  # results begin after this position
     right: int  # and are complete up to, without, this one: the paper's rightBound
-    results: list[Result] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)  # in the order of their ends
     owner: int = 0  # the pattern that began it
+
+    def extend(self, right: int, results: list[Result]) -> None:
+        """Complete it up to a position with the results that end from the old bound on."""
+        self.results += sorted(results, key=END)
+        self.right = right
+
+    def inside(self, low: int, high: int, since: int = -1) -> list[Result]:
+        """The results in an open interval that do not end before `since`."""
+        first = bisect_left(self.results, max(since, low + 1), key=END)
+        last = bisect_left(self.results, high, first, key=END)
+        return [each for each in self.results[first:last] if low < each.start]
 
     @property
     def bytes(self) -> int:
@@ -88,21 +104,18 @@ class ObjectCaching(Caching):
         name = self._name(self.parts[id(part)])
         if name is None or high - low < 2:
             return iter(())
-        partition = self._loaded(name, part, low, high)
-        return self.bound(part, [r for r in partition.results if low < r.start and since <= r.end < high])
+        return self.bound(part, self._loaded(name, part, low, high).inside(low, high, since))
 
     def count(self, part: Node, low: int, high: int) -> int:
         """How many results lie in an interval: one scan."""
         name = self._name(self.parts[id(part)])
         if name is None or high - low < 2:
             return 0
-        partition = self._loaded(name, part, low, high)
-        return sum(1 for r in partition.results if low < r.start and r.end < high)
+        return len(self._loaded(name, part, low, high).inside(low, high))
 
     def free(self, negation: int, node: Node, low: int, high: int) -> bool:
         """Whether no kept result of a negated part lies in an interval."""
-        partition = self._loaded(self._negation_name(negation, node), node, low, high)
-        return not any(low < r.start and r.end < high for r in partition.results)
+        return not self._loaded(self._negation_name(negation, node), node, low, high).inside(low, high)
 
     def _loaded(self, name: tuple[Any, ...], part: Node, low: int, high: int) -> Partition:
         """The partition, complete for an interval."""
@@ -114,12 +127,12 @@ class ObjectCaching(Caching):
                 self.pool.hits += 1
                 return partition
             self.pool.partial += 1
-            partition.results += self.compute(part, max(partition.left, self.base - 1), high, partition.right)
-            partition.right = high
+            left = max(partition.left, self.base - 1)
+            partition.extend(high, self.compute(part, left, high, partition.right))
         else:
             self.pool.computed += 1
             left = min(low, self.window)
-            partition = Partition(left, high, self.compute(part, left, high, -1), self.number)
-            self.caches.partitions[name] = partition
+            partition = self.caches.partitions[name] = Partition(left, left, owner=self.number)
+            partition.extend(high, self.compute(part, left, high, -1))
         self.caches.store(name, partition)
         return partition
