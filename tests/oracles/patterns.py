@@ -49,10 +49,10 @@ class Oracle:
             while isinstance(root, Or):
                 root = next(part for part in root.parts if self.span(part, m))
             first, last = min(m.values()), max(m.values())
-            low = max((i for i, at in enumerate(self.axis) if at < self.axis[last] - self.width), default=-1)
+            low = max((i for i, at in enumerate(self.axis) if self.axis[last] - at > self.width), default=-1)
             high = last + 1
             if isinstance(root, Seq):
-                after = (i for i, at in enumerate(self.axis) if at > self.axis[first] + self.width)
+                after = (i for i, at in enumerate(self.axis) if at - self.axis[first] > self.width)
                 high = min(after, default=len(self.events))
             if self.holds(root, m, low, high):
                 yield m

@@ -50,3 +50,16 @@ def test_many_random_patterns(part: int) -> None:
         case = random_case(Random(seed))
         for strategy in ps.patterns.STRATEGIES:
             assert_agrees(case, strategy, Random(seed))
+
+
+@every_strategy
+@pytest.mark.parametrize(
+    ("first", "last", "within"), [(51.18, 52.13, 0.95), (0.15, 0.85, 0.7), (0.1, 0.3, 0.2)]
+)
+def test_a_window_bounds_the_difference_of_times(
+    strategy: str, first: float, last: float, within: float
+) -> None:
+    """As computed: 52.13 - 0.95 is 51.18, but 52.13 - 51.18 is more than 0.95."""
+    events = {"type": ["A", "B"], "ts": [first, last]}
+    run = ps.Pattern.parse(f"PATTERN SEQ(A, B) WITHIN {within}").run(events, strategy=strategy)
+    assert run.stats.matches == (last - first <= within)

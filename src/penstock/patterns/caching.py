@@ -12,6 +12,7 @@ from penstock.patterns.analysis import EVENT, Node
 from penstock.patterns.cache_pool import CachePool
 from penstock.patterns.forms import Form, part_form
 from penstock.patterns.iterative import Ends, Iterative
+from penstock.patterns.span import first_within
 from penstock.policies import Policy
 
 UNBOUND = "unbound"  # a key's value that is not known: the predicate is tested later
@@ -136,6 +137,8 @@ class Caching(Iterative):
         """Evaluate a sub-query as if nothing around it were bound but what its key says."""
         part, env, axis, base = self.parts[id(node)], self.env, self.axis, self.base
         slots, ors = part.slots, part.ors
+        if base <= since < base + len(axis):  # what ends from there on begins within a window of it
+            low = max(low, base - 1 + first_within(axis, axis[since - base], self.width))
         used, self.used = self.used, set()
         ignored, self.ignored = self.ignored, self.ignored | part.ignored
         counting, self.counting = self.counting, False

@@ -25,6 +25,7 @@ from penstock.patterns.compiled import Compiler
 from penstock.patterns.forms import alternative_form
 from penstock.patterns.given import Input, Shared, filtered, input_of
 from penstock.patterns.held import Held
+from penstock.patterns.span import first_within
 from penstock.patterns.values import codes_of
 
 ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
@@ -118,7 +119,7 @@ class Columnar:
         if end is None or self.events.axes is None:
             return 0
         axis = self.events.axes[by_events]
-        return int(np.searchsorted(axis, end - search.reach * width_of(member.span, batch.unit, axis)))
+        return first_within(axis, end, width_of(member.span, batch.unit, axis), search.reach)
 
     def _found(
         self, unit: str, first_new: int, ends: dict[bool, Any], rooms: Sequence[int | None]
@@ -183,9 +184,9 @@ class _Search:
         # Matches whose first event's window ended between the last batch and this one.
         first_from, first_to, end = 0, len(axis), ends.get(self.span.events)
         if self.settled is not None:
-            first_from = int(np.searchsorted(axis, self.settled - width))
+            first_from = first_within(axis, self.settled, width)
         if end is not None:
-            first_to = int(np.searchsorted(axis, end - width))
+            first_to = first_within(axis, end, width)
         self._settle(ends)
         return Limits(first_from, first_from, first_to)
 

@@ -9,7 +9,7 @@ This is the plain evaluation on which the two caches build: they replace `result
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from penstock.patterns.analysis import EVENT, Node, Predicate, Side
 from penstock.patterns.batch import Member
 from penstock.patterns.layout import Layout
 from penstock.patterns.memory import OPS, Memory
+from penstock.patterns.span import first_beyond, first_within
 
 Ends = tuple[int, int]  # the positions of the first and the last event
 
@@ -75,11 +76,11 @@ class Iterative:
         """Matches whose first event's window is over by now."""
         stop = self.base + len(self.axis)
         if now is not None:
-            stop = self.base + bisect_left(self.axis, now - self.width)
+            stop = self.base + first_within(self.axis, now, self.width)
         count = 0
         while self.waiting < stop:
             first = self.waiting
-            limit = self.base + bisect_right(self.axis, self.axis[first - self.base] + self.width)
+            limit = self.base + first_beyond(self.axis, self.axis[first - self.base], self.width)
             for last in range(first, limit):
                 count += self.collect(last, first, room, matches)
             self.waiting += 1
@@ -87,7 +88,7 @@ class Iterative:
 
     def collect(self, last: int, first: int | None, room: int | None, matches: list[list[int]]) -> int:
         """All matches that end with an event (and, if given, begin with one)."""
-        low = self.base + bisect_left(self.axis, self.axis[last - self.base] - self.width) - 1
+        low = self.base + first_within(self.axis, self.axis[last - self.base], self.width) - 1
         start = low if first is None else first - 1
         self.window = low
         count = 0
@@ -116,7 +117,7 @@ class Iterative:
             root = root.children[self.branch[root.branch_of]].node
         if root.kind != "SEQ":
             return last + 1
-        return self.base + bisect_right(self.axis, self.axis[first - self.base] + self.width)
+        return self.base + first_beyond(self.axis, self.axis[first - self.base], self.width)
 
     def _solve(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
         """Bind the slots of a part to events in an open interval, the last of them not before `since`."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from penstock.errors import PatternError, WindowError
 from penstock.units import duration
@@ -53,6 +57,33 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.size} EVENTS" if self.events else str(self.size)
+
+
+# A window is a bound on a difference. `end - width` would be rounded otherwise where times are fractions, so
+# that what is in the window would depend on who asks.
+
+
+def first_within(axis: Sequence[Any] | np.ndarray, end: Any, width: Any, windows: int = 1) -> int:
+    """The first of ascending times that a window which ends here reaches, or so many in a row.
+
+    >>> from penstock.patterns.span import first_within
+    >>> first_within([1, 4, 6, 9], 9, 3), first_within([1, 4, 6, 9], 9, 3, windows=2)
+    (2, 1)
+    """
+    first = bisect_left(axis, -width, key=lambda time: time - end)
+    if windows == 1 or first == len(axis):
+        return first
+    return first_within(axis, axis[first], width, windows - 1)
+
+
+def first_beyond(axis: Sequence[Any], start: Any, width: Any) -> int:
+    """The first of ascending times that a window which begins here does not reach.
+
+    >>> from penstock.patterns.span import first_beyond
+    >>> first_beyond([1, 4, 6, 9], 1, 5)
+    3
+    """
+    return bisect_right(axis, width, key=lambda time: time - start)
 
 
 def span_of(given: Any) -> Span:

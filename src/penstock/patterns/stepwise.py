@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from penstock.patterns.columnar import Found
 from penstock.patterns.iterative import Iterative
 from penstock.patterns.layout import Layout
 from penstock.patterns.memory import Memory
+from penstock.patterns.span import first_within
 
 SLACK = 1_024  # events that may wait to be forgotten together
 
@@ -127,7 +127,7 @@ class Stepwise:
     def _forget(self, now: dict[bool, Any]) -> None:
         """Purge what no window can reach any more."""
         first = min(
-            bisect_left(each.axis, now[each.span.events] - each.reach * each.width)
+            first_within(each.axis, now[each.span.events], each.width, each.reach)
             for each in self.evaluations
         )
         if first:
