@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from tests.patterns.agreement import assert_agrees, random_case
+from tests.patterns.agreement import Case, assert_agrees, random_case
 
 every_strategy = pytest.mark.parametrize("strategy", ps.patterns.STRATEGIES)
 # A pattern with its stream takes many choices; that is what it is.
@@ -50,6 +50,18 @@ def test_many_random_patterns(part: int) -> None:
         case = random_case(Random(seed))
         for strategy in ps.patterns.STRATEGIES:
             assert_agrees(case, strategy, Random(seed))
+
+
+@every_strategy
+@pytest.mark.parametrize("where", ["c.x > 1", "c.x < c.y"])
+def test_a_branch_may_have_conditions_on_an_event_outside_it(strategy: str, where: str) -> None:
+    """Only where the branch is taken."""
+    pattern = ps.Pattern.parse(f"PATTERN SEQ(OR(SEQ(A a, {where}), B b), C c) WITHIN 5")
+    attrs = [{"x": 1, "y": 0, "s": "a"}, {"x": 2, "y": 3, "s": "a"}]
+    events = [("A", 1, attrs[0]), ("B", 2, attrs[0]), ("C", 3, attrs[0]), ("C", 4, attrs[1])]
+    case = Case(pattern, events)
+    assert case.expected().total() == 3
+    assert_agrees(case, strategy, Random(0))
 
 
 @every_strategy

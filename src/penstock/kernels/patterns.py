@@ -300,6 +300,8 @@ def find(events, program, work, lead_from, first_from, first_to, room):
     first = _at_least(events.candidates, program.span[lead, 0], program.span[lead, 1], lead_from)
     for at in range(first, program.span[lead, 1]):
         position = events.candidates[at]
+        if not _fits(events, program, work, lead, position):
+            continue
         work.position[lead] = position
         work.lowest[lead, 0], work.lowest[lead, 1] = position, position
         work.bound[0, 0] = events.first_in[position] - 1
