@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock import contest
 from penstock.caching import Cache
 from penstock.errors import PenstockError, PolicyOptionError
 from penstock.experiments.clock import streams_of
-from penstock.joins import chooser
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.stream import StreamState
 from penstock.workloads import zipf_pair
@@ -31,13 +31,14 @@ def started(policy: str, budget: Any = None, **options: Any) -> ps.JoinState:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the results often, and changes on weak evidence, so that it changes at all in a short test."""
-    monkeypatch.setattr(chooser, "EPOCH", (25, 25))
-    monkeypatch.setattr(chooser, "CERTAIN", 0.0)
-    monkeypatch.setattr(chooser, "FADE", 0.3)
+    monkeypatch.setattr(contest, "EPOCH", (25, 25))
+    monkeypatch.setattr(contest, "CERTAIN", 0.0)
+    monkeypatch.setattr(contest, "AGREED", 0.0)
+    monkeypatch.setattr(contest, "FADE", 0.3)
 
 
 def test_it_follows_the_leader() -> None:
-    left, right = zipf_pair(15_000, keys=300)
+    left, right = zipf_pair(15_000, keys=1_000)
     found = {}
     for policy in ("fifo", "prob", "auto:candidates=fifo/prob"):
         stats = (
@@ -154,7 +155,7 @@ def test_the_small_joins_keep_to_their_share() -> None:
 def test_a_sample_of_keys_is_a_share_of_them() -> None:
     keys = np.arange(-50_000, 50_000)
     for halvings in (0, 1, 3, 6):
-        assert chooser.sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
+        assert contest.sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
 
 
 @pytest.mark.parametrize("given", ["auto", "opt", "heeb", "age", "flowexpect"])

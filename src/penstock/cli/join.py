@@ -38,7 +38,7 @@ def join(
         str, typer.Option(help="'64 MiB', '2000 tuples'; without --stream also '20 %'.", show_default=False)
     ],
     out: Out,
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "gdj",
+    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
     archive: Annotated[Path | None, typer.Option(help="Also keep what is lost, for `reconcile`.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="As a streaming query, a file per batch.")] = False,
     lateness: Annotated[str, typer.Option(help="How late rows of a stream may come.")] = "0 seconds",

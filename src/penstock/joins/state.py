@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.contest import Choice
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
-from penstock.joins.chooser import Choice, Chooser
+from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
 from penstock.joins.settle import settle, settlers_of
@@ -167,9 +168,10 @@ class JoinState:
             began = clock.perf_counter()
             start = self._step(part, out, start)
             if self.chooser is not None and start == limit:
-                self.chooser.attend(batch, heard, limit)
+                leader = self.chooser.attend(batch, heard, limit)
                 heard = limit
-                self._follow_the_leader()
+                if leader is not None:
+                    self._follow(leader)
             self.seconds += clock.perf_counter() - began
             if start == limit == n:
                 break
@@ -188,12 +190,9 @@ class JoinState:
         """Process a part of a batch from `start`; how far it came before the room for pairs was used up."""
         return self._kernel(self.policy, self.store, part, out, start)
 
-    def _follow_the_leader(self) -> None:
-        """Change to the policy that does best on the sample, if it is time to."""
+    def _follow(self, policy: Policy) -> None:
+        """Change to the policy that does best on the sample."""
         assert self.chooser is not None
-        policy = self.chooser.review()
-        if policy is None:
-            return
         self.peak_beyond = max(self.peak_beyond, self.running.bytes_beyond(self.policy))
         self.chooser.peak = self.table_bytes
         self.chooser.change(policy)
@@ -206,7 +205,7 @@ class JoinState:
         """Where the next chunk ends: between two ticks if steps are ticks."""
         chunk = GROWING_CHUNK if self.running.counts_keys else CHUNK
         if self.chooser is not None:
-            chunk = min(chunk, self.chooser.left)
+            chunk = min(chunk, self.chooser.contest.left)
         cut = min(start + chunk, len(batch.key))
         if self.config.step == "tick" and cut < len(batch.key):
             before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.contest import Choice
 from penstock.errors import PenstockError, hint
-from penstock.joins.chooser import Choice
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from penstock.kernels.layout import (
 from penstock.kernels.resettle import refile
 from penstock.kernels.sketch import Tally
 from penstock.kernels.stream import LATE, advance_to
+from penstock.policies import Policy
 
 
 class StreamState(KeepsRows, JoinState):
@@ -136,16 +137,14 @@ class StreamState(KeepsRows, JoinState):
         }
         return self._pack(extra)
 
-    def _follow_the_leader(self) -> None:
+    def _follow(self, policy: Policy) -> None:
         """The tuples have other places under another policy, by which the queue of their times knows them."""
-        before = self.store
-        super()._follow_the_leader()
-        if self.store is not before:
-            settlers = settlers_of(self.store)
-            slots = np.concatenate([self._live(0), self._live(1)])
-            slots = slots[np.argsort(self.store.t64[slots, ARRIVAL])]
-            self.flow.expiry.queue.ends[:] = 0
-            refile(self.flow.expiry.queue, self.store, settlers.stream, settlers.time, slots)
+        super()._follow(policy)
+        settlers = settlers_of(self.store)
+        slots = np.concatenate([self._live(0), self._live(1)])
+        slots = slots[np.argsort(self.store.t64[slots, ARRIVAL])]
+        self.flow.expiry.queue.ends[:] = 0
+        refile(self.flow.expiry.queue, self.store, settlers.stream, settlers.time, slots)
 
     @classmethod
     def restore(cls, data: bytes) -> StreamState:

@@ -72,7 +72,7 @@ class WindowJoin:
 
     within: Any
     budget: Budget
-    policy: Any = "gdj"
+    policy: Any = "auto"
     allocation: str = "equal"
     step: str = "arrival"
     drop_rate: float | str = 0.0

@@ -65,7 +65,7 @@ class Learned(Policy):
     3
     """
 
-    span: float = 0.3
+    span: float = 0.2
     memory: float = 4_000.0
 
     name: ClassVar[str] = "learned"

@@ -49,7 +49,7 @@ def bounded_join(
     time: Any,
     within: Any,
     budget: Any,
-    policy: Any = "gdj",
+    policy: Any = "auto",
     allocation: str = "unified",
     lateness: Any = "0 seconds",
     buckets: int | None = None,

@@ -1,0 +1,158 @@
+"""Which of several candidates does best on a sample of the keys, told while a stream runs.
+
+Beside the real buffer or cache, each candidate has a small one, which serves the keys of a sample. What they
+find is compared epoch by epoch. `penstock.joins.chooser` and `penstock.caching.chooser` run the small ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and at most
+FADE = 0.9  # what is left of an epoch's results when the next one is over
+CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs differ
+GROUPS = 16  # of the keys of the sample, by their hash
+AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
+REST = 4  # epochs that a policy is given before it is compared
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which policy runs, since which arrival, and which share of the best candidate's results each finds.
+
+    >>> import penstock as ps
+    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> join = ps.WindowJoin(within=5, budget=ps.Tuples(4), policy="auto:candidates=lru/prob")
+    >>> join.run(data, data, on="key", time="ts").stats.choice
+    Choice(policy='lru', since=0, switches=0, sample=1.0, estimates={'lru': 1.0, 'prob': 1.0})
+    """
+
+    policy: str
+    since: int
+    switches: int
+    sample: float  # the share of the keys in the sample; 0: there is no room for one
+    estimates: dict[str, float]  # relative to the best candidate, over the last epochs
+
+
+class Contest:
+    """The results of candidates lately, and which of them is followed.
+
+    >>> import numpy as np
+    >>> from penstock.contest import Contest
+    >>> contest = Contest(2, size=512, margin=0.01, halvings=1)
+    >>> for _ in range(5):
+    ...     contest.add(1, np.arange(100), np.ones(100))
+    ...     leader = contest.after(512)
+    >>> leader, contest.running
+    (1, 0)
+    """
+
+    def __init__(self, candidates: int, size: int, margin: float, halvings: int | None) -> None:
+        self.margin, self.halvings = margin, halvings
+        self.epoch = min(max(EPOCH[0], size), EPOCH[1])
+        self.running = self.arrivals = self.since = self.switches = self.rested = 0
+        self.due = self.epoch
+        self.gained = np.zeros((candidates, GROUPS))  # results per candidate and group of keys, in this epoch
+        self.grouped = np.zeros((candidates, GROUPS))  # the same, faded, over all
+        self.ahead = np.zeros((candidates, 2))  # of the one that runs, faded: the sum and the sum of squares
+        self.weight = 0.0
+
+    @property
+    def left(self) -> int:
+        """Arrivals until the next look at the results."""
+        return max(1, self.due - self.arrivals)
+
+    def add(self, candidate: int, key: np.ndarray, found: np.ndarray) -> None:
+        """What a candidate has found for each of some keys of the sample."""
+        group = ((_mixed(key) >> np.uint64(33)) % np.uint64(GROUPS)).astype(np.int64)
+        self.gained[candidate] += np.bincount(group, found, GROUPS)
+
+    def after(self, arrivals: int) -> int | None:
+        """So many more have arrived: once an epoch is over, the candidate to change to, if one is ahead."""
+        self.arrivals += arrivals
+        if self.arrivals < self.due:
+            return None
+        self.due = (self.arrivals // self.epoch + 1) * self.epoch
+        gained = self.gained.sum(axis=1)
+        ahead = gained - gained[self.running]
+        self.ahead = FADE * self.ahead + np.stack([ahead, ahead**2], axis=1)
+        self.weight = FADE * self.weight + 1.0
+        self.grouped = FADE * self.grouped + self.gained
+        self.gained = np.zeros_like(self.gained)
+        self.rested += 1
+        results = self.grouped.sum(axis=1)
+        leader = int(np.argmax(results))
+        if leader == self.running or self.rested < REST or results[leader] <= 0:
+            return None
+        if results[leader] < (1.0 + self.margin) * results[self.running] or not self._certain(leader):
+            return None
+        return leader
+
+    def _certain(self, leader: int) -> bool:
+        """Whether the lead is more than chance explains: that of the epochs, and that of the sample.
+
+        The sample is the same all the time, so that epochs may agree on what a few keys of it do. How much
+        groups of its keys differ tells what another sample might have said.
+        """
+        mean = self.ahead[leader, 0] / self.weight
+        variance = max(0.0, self.ahead[leader, 1] / self.weight - mean**2)
+        if mean <= CERTAIN * math.sqrt(variance / self.weight):
+            return False
+        lead = self.grouped[leader] - self.grouped[self.running]
+        both = self.grouped[leader] + self.grouped[self.running]
+        share = lead.sum() / both.sum()
+        left_out = 1.0 - 0.5 ** (self.halvings or 0)
+        error = math.sqrt(left_out * GROUPS / (GROUPS - 1) * float(((lead - share * both) ** 2).sum()))
+        return bool(lead.sum() > AGREED * error)
+
+    def change(self, leader: int) -> None:
+        """This candidate is followed from now on."""
+        self.running, self.since, self.rested = leader, self.arrivals, 0
+        self.switches += 1
+        self.ahead[:] = 0.0
+        self.weight = 0.0
+
+    def choice(self, names: list[str]) -> Choice:
+        """What a caller is told, who knows the candidates by these names."""
+        results = self.grouped.sum(axis=1)
+        best = float(results.max())
+        shares = results / best if best > 0 else np.ones(len(names))
+        return Choice(
+            policy=names[self.running],
+            since=self.since,
+            switches=self.switches,
+            sample=0.0 if self.halvings is None else 0.5**self.halvings,
+            estimates={name: round(float(share), 4) for name, share in zip(names, shares, strict=True)},
+        )
+
+    def pack(self) -> dict[str, Any]:
+        """All of it, for a snapshot."""
+        return dict(vars(self))
+
+    @classmethod
+    def unpack(cls, packed: dict[str, Any]) -> Contest:
+        """The counterpart."""
+        contest = cls.__new__(cls)
+        vars(contest).update(packed)
+        return contest
+
+
+def sampled(key: np.ndarray, halvings: int) -> np.ndarray:
+    """Which keys are in a sample of one in 2^halvings.
+
+    >>> import numpy as np
+    >>> from penstock.contest import sampled
+    >>> int(sampled(np.arange(1_000), 0).sum()), 80 < int(sampled(np.arange(1_000), 3).sum()) < 170
+    (1000, True)
+    """
+    return (_mixed(key) >> np.uint64(40)) & np.uint64((1 << halvings) - 1) == 0
+
+
+def _mixed(key: np.ndarray) -> np.ndarray:
+    """A hash that no table uses."""
+    mixed = (key.astype(np.uint64) + np.uint64(0x632BE59BD9B4E019)) * np.uint64(0xD6E8FEB86659FD93)
+    return (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
