@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from penstock.budget import Tuples, budget_of
+from penstock.caching.chooser import CacheChooser
+from penstock.contest import Choice
 from penstock.errors import (
     BudgetError,
     PenstockError,
@@ -25,6 +27,7 @@ from penstock.kernels.cache import (
     LIVE,
     REFUSED,
     REQUESTS,
+    USED,
     Answers,
     answer,
     find,
@@ -32,11 +35,13 @@ from penstock.kernels.cache import (
     forget,
     live_slots,
     new_cache,
+    settle,
 )
 from penstock.kernels.cache_bytes import LIMIT, TAKEN, answer_sized, new_room
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
 
+MOST_USES = 64  # of an entry that a policy to which the cache changes is told of
 CHUNK = 1 << 16  # requests per call of the driver, so that counts do not grow far ahead of need
 
 
@@ -50,7 +55,8 @@ class Cache:
     `policy` is a name, a name with options, or a policy object, and must be one of
     `penstock.policies.caching_names()`. `requests` is the whole trace for policies that need it (`lfd`).
     With `limit`, the entries together take at most so many bytes, and each request comes with the size of
-    its entry; key counts may take `count_bytes`. With `costs`, each comes with what a miss of it costs.
+    its entry; key counts may take `count_bytes`, and what it takes to choose a policy (`auto`)
+    `choosing_bytes`. With `costs`, each comes with what a miss of it costs.
     Where keys stand for other values, `number` finds the key of a value of a model's (`heeb`).
 
     >>> from penstock.caching import Cache
@@ -71,6 +77,7 @@ class Cache:
         seed: int = 0,
         limit: int | None = None,
         count_bytes: int | None = None,
+        choosing_bytes: int | None = None,
         costs: bool = False,
         number: Callable[[Any], int | None] | None = None,
     ) -> None:
@@ -83,12 +90,31 @@ class Cache:
             raise UnknownPolicyError(
                 f"{self.policy.name} does not weigh costs{hint(self.policy.name, weighing_names())}"
             )
-        self._state = self.policy.build_cache(CacheSetting(self.capacity, trace, count_bytes, costs, number))
+        self._setting = CacheSetting(self.capacity, trace, count_bytes, costs, number)
+        self.chooser: CacheChooser | None = None
+        if self.policy.chooses:
+            self.chooser = CacheChooser(self.policy, self.capacity, limit, int(seed), choosing_bytes)
+        self._state = self.running.build_cache(self._setting)
         self._trace = len(trace) if self.policy.needs_future and trace is not None else None
         self._cache = new_cache(self.capacity, int(seed))
         self._room = None if limit is None else new_room(self.capacity, limit)
         self._costs = costs
         self.seconds = 0.0
+
+    @property
+    def running(self) -> Policy:
+        """The policy that decides now: the one given, or that which it follows."""
+        return self.policy if self.chooser is None else self.chooser.policy
+
+    @property
+    def choice(self) -> Choice | None:
+        """Which policy runs and what the others are estimated to achieve, where a policy is followed.
+
+        >>> from penstock.caching import Cache
+        >>> Cache("auto", budget=2).choice.policy
+        'lru'
+        """
+        return None if self.chooser is None else self.chooser.choice()
 
     def request(self, keys: Any, sizes: Any = None, costs: Any = None, values: Any = None) -> Answers:
         """Answer a batch of requests in their order.
@@ -110,19 +136,41 @@ class Cache:
         weights = np.zeros(len(keys), np.int64) if self._room is None else _one_each("sizes", sizes, keys)
         prices = _one_each("costs", costs, keys, np.float64) if self._costs else None
         numbers = self._numbers(keys, values) if self.policy.reads_values else None
-        for start in range(0, len(keys), CHUNK):
-            part = slice(start, start + CHUNK)
-            self._state = self.policy.reserve(self._state, len(keys[part]))
+        stop = 0
+        while stop < len(keys):
+            part = slice(stop, min(len(keys), stop + self._chunk))
+            stop = part.stop
+            self._state = self.running.reserve(self._state, len(keys[part]))
             if numbers is not None:
                 self._state = self._state.valued(numbers[part])
             if prices is not None:
                 self._state = self._state.priced(prices[part])
             began = clock.perf_counter()
-            self._answer(keys[part], weights[part], Answers(*(array[part] for array in out)))
+            answers = Answers(*(array[part] for array in out))
+            self._answer(keys[part], weights[part], answers)
+            if self.chooser is not None:
+                leader = self.chooser.attend(keys[part], weights[part], *answers)
+                if leader is not None:
+                    self._follow(leader)
             self.seconds += clock.perf_counter() - began
         if numbers is not None:
             self._state = self._state.valued(numbers[:0])
         return out
+
+    @property
+    def _chunk(self) -> int:
+        """How many requests are answered together."""
+        return CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
+
+    def _follow(self, policy: Policy) -> None:
+        """Change to another policy: the entries stay where they are."""
+        assert self.chooser is not None
+        self.chooser.change(policy)
+        held, uses = self.held, self.chooser.uses
+        held = held[np.argsort(self._cache.e64[held, USED], kind="stable")]
+        told = int(np.minimum(uses[held], MOST_USES).sum())
+        self._state = policy.reserve(policy.build_cache(self._setting), told)
+        settle(self._state, self._cache, held, uses, MOST_USES)
 
     def _numbers(self, keys: np.ndarray, values: Any) -> np.ndarray:
         """What the keys stand for."""
@@ -145,7 +193,12 @@ class Cache:
     def warm(self) -> Cache:
         """Load or compile the kernel by answering nothing."""
         none = np.empty(0, np.int64)
-        self._answer(none, none, Answers(np.zeros(0, np.uint8), np.zeros(0, np.int32)))
+        answers = Answers(np.zeros(0, np.uint8), np.zeros(0, np.int32))
+        self._answer(none, none, answers)
+        if self.chooser is not None:
+            for each in self.chooser.small:
+                each.warm()
+                settle(each._state, each._cache, none, self.chooser.uses, 0)
         return self
 
     def slots(self, keys: Any) -> np.ndarray:
@@ -172,17 +225,29 @@ class Cache:
     @property
     def parts(self) -> tuple[Any, ...]:
         """What makes up the state, to be stored."""
-        return self._cache, self._state, self._room
+        if self.chooser is None:
+            return self._cache, self._state, self._room
+        return self._cache, (self._state, self.chooser.parts), self._room
 
     @parts.setter
     def parts(self, stored: tuple[Any, ...]) -> None:
         cache, state, room = stored
+        if self.chooser is not None:
+            state, choosing = state
+            self.chooser.parts = choosing
+            self._state = self.running.build_cache(self._setting)
         if type(state) is not type(self._state) or cache.meta[CAPACITY] != self.capacity:
             raise SnapshotError(
                 f"The snapshot is of a cache with {cache.meta[CAPACITY]:,} entries and the state of another "
                 f"policy or size; this one has {self.capacity:,} under {self.policy.spell()}."
             )
         self._cache, self._state, self._room = cache, state, room
+
+    @property
+    def table_bytes(self) -> int:
+        """What the tables take: the index, what ranks the entries, and what it takes to choose a policy."""
+        own = sum(each.nbytes for each in _arrays((self._cache.without_views(), self._state, self._room)))
+        return own + (0 if self.chooser is None else self.chooser.bytes)
 
     def forget(self, key: int) -> bool:
         """Take a key out, since what it stands for has changed; whether it was there.
@@ -254,6 +319,15 @@ class Cache:
             order = list(zip(heap.score.tolist(), heap.used.tolist(), strict=True))
             for at in range(1, int(heap.length[0])):
                 assert order[(at - 1) // 4] < order[at], "the heap is out of order"
+
+
+def _arrays(value: Any) -> Iterator[np.ndarray]:
+    """The arrays of a nested tuple."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _arrays(part)
 
 
 def weighing_names() -> list[str]:

@@ -125,7 +125,7 @@ def enrich(
     ],
     budget: Annotated[str, typer.Option(help="Entries, or bytes such as '64 MiB'.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder for the enriched stream.", show_default=False)],
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "lru",
+    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
     missing: Annotated[str, typer.Option(help="Keys the table has not: null, drop or error.")] = "null",
     ttl: Annotated[str | None, typer.Option(help="How old entries may get: '10 minutes'.")] = None,
     batch: Annotated[int, typer.Option(help="Events that are answered together.")] = 10_000,

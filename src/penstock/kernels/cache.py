@@ -139,6 +139,35 @@ def _answer(policy, cache, keys, out):
 
 
 @jit
+def tally(uses, hit, slot):
+    """Count how often each entry was used since its key came."""
+    for i in range(slot.shape[0]):
+        if slot[i] != 0:
+            uses[slot[i]] = uses[slot[i]] + 1 if hit[i] != 0 else 1
+
+
+@jit
+def settle(policy, cache, slots, uses, most):
+    """Tell a new policy of all entries, from the least recently used on, as if each had been used anew."""
+    _settle(borrow(policy), borrow(cache), slots, uses, most)
+
+
+@jit
+def _settle(policy, cache, slots, uses, most):
+    cache.e32[0, OLDER] = 0
+    cache.e32[0, YOUNGER] = 0
+    cache.meta[LIVE] = 0
+    for slot in slots:
+        key = cache.e64[slot, KEY]
+        asked(policy, cache, key)
+        cache.meta[LIVE] += 1
+        entered(policy, cache, slot)
+        for _ in range(min(np.int64(uses[slot]), most) - 1):
+            asked(policy, cache, key)
+            used(policy, cache, slot)
+
+
+@jit
 def forget(policy, cache, key):
     """Empty the entry of a key, if it has one: what it stands for has changed. O(1), and the policy's."""
     slot = find(cache, key)

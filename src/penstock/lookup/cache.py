@@ -86,7 +86,7 @@ class LookupCache:
         *,
         key: str | Sequence[str],
         budget: Any,
-        policy: str | Policy = "lru",
+        policy: str | Policy = "auto",
         ttl: float | str | None = None,
         missing: str = "null",
         negative: bool = True,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ENTRY_BYTES = 160  # what an entry takes besides its row: index, ranking, place, age
 SLACK = 1.25  # rows that have left may take a fifth of all
 COUNTS_SHARE = 0.2  # of a byte budget: for key counts
+CHOOSING_SHARE = 0.05  # of a byte budget: for the small caches by which a policy is chosen
 CHUNKS = 16  # Arrow pieces of the rows
 
 ABSENT = -1  # the place of a key that the table does not have
@@ -248,6 +249,7 @@ class LookupState:
         """The counts so far."""
         told, cache = self._told, self._cache
         rows = 0 if self._rows is None else self._rows.nbytes
+        choosing = 0 if cache.chooser is None else cache.chooser.bytes
         return LookupStats(
             hits=cache.hits,
             misses=cache.misses + told.misses,
@@ -260,7 +262,8 @@ class LookupState:
             load_failures=told.load_failures,
             load_seconds=told.load_seconds,
             cached_records=len(cache),
-            cached_bytes=rows + ENTRY_BYTES * len(cache),
+            cached_bytes=rows + ENTRY_BYTES * len(cache) + choosing,
+            choice=cache.choice,
         )
 
     def snapshot(self, rows: bool = True) -> bytes:
@@ -326,7 +329,8 @@ def _cache_of(spec: LookupCache, requests: Any) -> Cache:
     if isinstance(spec.budget, Tuples):
         return Cache(spec.policy, spec.budget, **options)
     counts = int(COUNTS_SHARE * spec.budget.n) if spec.policy.counts_keys else 0
-    limit = int((spec.budget.n - counts) / SLACK) - 64 * ENTRY_BYTES // 8
+    choosing = int(CHOOSING_SHARE * spec.budget.n) if spec.policy.chooses else 0
+    limit = int((spec.budget.n - counts - choosing) / SLACK) - 64 * ENTRY_BYTES // 8
     if limit < ENTRY_BYTES:
         raise BudgetError(f"{spec.budget} are too few for one entry; give 4 KiB at least.")
     return Cache(
@@ -334,6 +338,7 @@ def _cache_of(spec: LookupCache, requests: Any) -> Cache:
         Tuples(max(1, limit // ENTRY_BYTES)),
         limit=limit,
         count_bytes=counts or None,
+        choosing_bytes=choosing,
         **options,
     )
 

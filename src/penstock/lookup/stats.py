@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.contest import Choice
+
 
 @dataclass
 class LookupStats:
@@ -31,6 +33,7 @@ class LookupStats:
     cached_records: int = 0
     cached_bytes: int = 0
     seconds: float = 0.0  # of the whole lookup
+    choice: Choice | None = None  # where the policy follows others
 
     @property
     def requests(self) -> int:

@@ -18,7 +18,8 @@ class Auto(Policy):
     The keys of the sample are chosen by their hash. Beside the real buffer, every candidate runs the join of
     these keys in a small one; the real buffer follows the leader once it is ahead by `margin` and by more
     than chance explains. A change of policy keeps the tuples, whose scores under the new one come from a
-    history of all keys. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
+    history of all keys. A cache chooses in the same way, by hits, among `lru`, `lfu`, `prob`, `gdj` and
+    `clock-exp` unless told otherwise. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
     quarter of a budget of bytes at most); where not even 16 tuples per candidate fit in there, the first
     candidate runs alone.
 
@@ -38,6 +39,7 @@ class Auto(Policy):
     cost: ClassVar[str] = "that of the policy it follows, of learned's history, and of small simulations"
     paper: ClassVar[str] = "none; miniature simulation follows Waldspurger, Saemundsson and Ahmad 2017"
     counts_keys: ClassVar[bool] = True
+    caches: ClassVar[bool] = True
     many: ClassVar[bool] = False
     chooses: ClassVar[bool] = True
     trial_bytes: ClassVar[int] = 64 << 10  # for the small buffers, where 5 % of the memory are less

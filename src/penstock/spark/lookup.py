@@ -37,7 +37,7 @@ def lookup_join(
     *,
     on: str | Sequence[str],
     budget: Any,
-    policy: Any = "lru",
+    policy: Any = "auto",
     key: str | Sequence[str] | None = None,
     how: str = "left",
     buckets: int | None = None,
