@@ -18,10 +18,10 @@ class Auto(Policy):
     The keys of the sample are chosen by their hash. Beside the real buffer, every candidate runs the join of
     these keys in a small one; the real buffer follows the leader once it is ahead by `margin` and by more
     than chance explains. A change of policy keeps the tuples, whose scores under the new one come from a
-    history of all keys. A cache chooses in the same way, by hits, among `lru`, `lfu`, `prob`, `gdj` and
-    `clock-exp` unless told otherwise. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
+    history of all keys. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
     quarter of a budget of bytes at most); where not even 16 tuples per candidate fit in there, the first
-    candidate runs alone.
+    candidate runs alone. A cache chooses in the same way, by hits, among `lru`, `lfu`, `prob`, `gdj` and
+    `clock-exp` unless other candidates are given.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
