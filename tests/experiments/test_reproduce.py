@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.errors import PenstockError
-from penstock.experiments import EXPERIMENTS, Scope, figures_of, reproduce, write_report
+from penstock.experiments import EXPERIMENTS, Scope, Trial, figures_of, reproduce, write_report
 from tests.experiments import toy
 
 
@@ -57,6 +58,14 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert told == [(3, 6), (4, 6), (5, 6), (6, 6)]
     reproduce({"queues": [toy.figure(log, failing=4)]}, tmp_path / "out", jobs=1)
     assert len(log.read_text().split()) == 8
+
+
+def test_nobody_waits_for_the_others_when_a_trial_fails(tmp_path: Path) -> None:
+    trials = [Trial(toy.fails_or_lasts, {"fails": fails, "folder": str(tmp_path)}) for fails in (True, False)]
+    with pytest.raises(RuntimeError, match="one has failed"):
+        reproduce({"queues": [dataclasses.replace(toy.figure(), trials=trials)]}, tmp_path / "out", jobs=2)
+    assert (tmp_path / "begun").exists()
+    assert not (tmp_path / "over").exists()
 
 
 def test_the_report_stands_alone(tmp_path: Path) -> None:

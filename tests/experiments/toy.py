@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,19 @@ def drawn(n: int, seed: int, log: str | None = None, fails: bool = False) -> lis
         raise RuntimeError("not yet")
     rng = np.random.default_rng([seed, n])
     return [{"n": n, "x": i, "value": rng.random(), "source": "toy"} for i in range(3)]
+
+
+def fails_or_lasts(fails: bool, folder: str) -> list[dict[str, Any]]:
+    """One trial fails once the other has begun, which takes a minute."""
+    begun, over = Path(folder, "begun"), Path(folder, "over")
+    if fails:
+        while not begun.exists():
+            time.sleep(0.05)
+        raise RuntimeError("one has failed")
+    begun.touch()
+    time.sleep(60)
+    over.touch()
+    return []
 
 
 def figure(log: Path | None = None, failing: int | None = None) -> Figure:

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,7 @@ def _one_by_one(asked: Asked) -> Ran:
 
 
 def _in_processes(asked: Asked, workers: int) -> Ran:
+    others = set(active_children())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         # In the order of their keys, which is no order: so they seldom compile the same kernel side by side.
         mixed = sorted(asked, key=lambda each: each[1].key)
@@ -120,8 +121,12 @@ def _in_processes(asked: Asked, workers: int) -> Ran:
         try:
             for future in as_completed(futures):
                 yield (*futures[future], future.result())
-        finally:
+        except BaseException:
+            # Nobody waits for what is under way; it runs again when the run goes on.
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(active_children()) - others:
+                worker.terminate()
+            raise
 
 
 def _on_spark(asked: Asked, spark: Any) -> Ran:
