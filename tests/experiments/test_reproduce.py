@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,22 @@ def test_everything_quickly(tmp_path: Path) -> None:
     claims = json.loads(result.stdout)
     assert {claim["paper"] for claim in claims} >= {"gdj", "clock", "queues", "neel"}
     assert (out / "report.html").exists()
+
+
+def test_a_wide_table_is_shown_in_parts(tmp_path: Path) -> None:
+    """No figure is cut, however narrow the terminal."""
+    from rich.console import Console
+
+    from penstock.cli.reproduce import _show
+
+    figure = dataclasses.replace(toy.figure(), layout=("x", "n", "value"))
+    outcomes = reproduce({"queues": [figure]}, tmp_path, jobs=1)
+    shown = {}
+    for width in (40, 200):
+        out = Console(width=width, record=True, file=io.StringIO())
+        _show(outcomes, out)
+        shown[width] = out.export_text()
+        for value in outcomes[0].table["value"]:
+            assert f"{value:.3f}" in shown[width]
+    assert "…" not in shown[40]
+    assert len([line for line in shown[40].splitlines() if line.split()[:1] == ["x"]]) > 1

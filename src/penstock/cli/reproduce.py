@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,19 +125,40 @@ def _show_table(outcome: Outcome, out: Any) -> None:
 
     assert outcome.figure.layout is not None
     cells = wide(outcome.table, *outcome.figure.layout)
-    shown = Table(title=outcome.figure.title, box=box.SIMPLE_HEAD, title_justify="left")
-    for name in cells.index.names:
-        shown.add_column(str(name), style="cyan", no_wrap=True)
-    for name in cells.columns:
-        shown.add_column(str(name), justify="right")
-    for key, row in cells.iterrows():
-        labels = key if isinstance(key, tuple) else (key,)
-        shown.add_row(*map(str, labels), *(_cell(value) for value in row))
-    out.print(shown)
+    rows = [key if isinstance(key, tuple) else (key,) for key in cells.index]
+    labels = [[str(name), *(str(row[i]) for row in rows)] for i, name in enumerate(cells.index.names)]
+    columns = [[str(name), *map(_cell, cells[name])] for name in cells.columns]
+    title: str | None = outcome.figure.title
+    for part in _fitting(labels, columns, out.width):
+        shown = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        for name, *_ in labels:
+            shown.add_column(name, style="cyan", no_wrap=True)
+        for name, *_ in part:
+            shown.add_column(name, justify="right", no_wrap=True)
+        for row in zip(*(each[1:] for each in (*labels, *part)), strict=True):
+            shown.add_row(*row)
+        out.print(shown)
+        title = None
     told = [name for name in ("runs", "data") if name in outcome.table]
     if told:
         notes = [f"{name}: {', '.join(map(str, outcome.table[name].unique()))}" for name in told]
         out.print(f"[dim]{'; '.join(notes)}[/]\n")
+
+
+def _fitting(labels: list[list[str]], columns: list[list[str]], width: int) -> Iterator[list[list[str]]]:
+    """The columns in parts, each of which fits beside the labels."""
+
+    def room(column: list[str]) -> int:
+        return max(map(len, column)) + 3  # with the space around it
+
+    first = sum(map(room, labels)) + 2
+    part: list[list[str]] = []
+    for column in columns:
+        if part and first + sum(map(room, part)) + room(column) > width:
+            yield part
+            part = []
+        part.append(column)
+    yield part
 
 
 def _cell(value: float) -> str:
