@@ -17,6 +17,7 @@ from penstock import models
 from penstock.errors import PenstockError
 from penstock.experiments.base import Experiment, Options
 from penstock.experiments.heeb_claims import CLAIMS
+from penstock.experiments.heeb_curves import FIGURES
 from penstock.experiments.heeb_real import figure_15
 from penstock.experiments.heeb_rivals import LASTS, from_memory_knowing
 from penstock.kernels.layout import ARRIVAL, STREAM
@@ -277,4 +278,13 @@ EXPERIMENTS = (
     Experiment("figure-16", "Share of memory of the left stream", figure_16, "setting", "", "left share"),
 )  # fmt: skip
 
-__all__ = ["CLAIMS", "EXPERIMENTS", "figure_8", "figure_15", "figure_16", "figures_9_to_12", "figures_13_14"]
+__all__ = [
+    "CLAIMS",
+    "EXPERIMENTS",
+    "FIGURES",
+    "figure_8",
+    "figure_15",
+    "figure_16",
+    "figures_9_to_12",
+    "figures_13_14",
+]

@@ -1,7 +1,7 @@
 """Which papers there are, each a module with its title and its figures.
 
-A module has `FIGURES`, functions of a scope that give a `Figure`; or `EXPERIMENTS`, functions that give whole
-tables (see `tables`).
+A module has `FIGURES`, functions of a scope that give a `Figure`, or `EXPERIMENTS`, functions that give whole
+tables (see `tables`), or both.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ def figures_of(name: str, scope: Scope) -> list[Figure]:
     ['figure-2', 'figure-3', 'figure-4', 'figure-5']
     """
     module = module_of(name)
-    if hasattr(module, "FIGURES"):
-        return [make(scope) for make in module.FIGURES]
-    return [figure_of_table(module, each, scope) for each in module.EXPERIMENTS]
+    drawn = [make(scope) for make in getattr(module, "FIGURES", ())]
+    tables = [figure_of_table(module, each, scope) for each in getattr(module, "EXPERIMENTS", ())]
+    return drawn + tables
