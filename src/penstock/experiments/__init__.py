@@ -5,7 +5,6 @@ claims checked against that table. `reproduce` runs figures, in processes or as 
 it stopped; `write_report` makes one HTML page of what came out.
 """
 
-from penstock.experiments.base import Experiment, Options
 from penstock.experiments.figure import Claim, Figure, Outcome, Scope, Trial
 from penstock.experiments.papers import EXPERIMENTS, figures_of
 from penstock.experiments.report import write_report
@@ -14,9 +13,7 @@ from penstock.experiments.runner import reproduce
 __all__ = [
     "EXPERIMENTS",
     "Claim",
-    "Experiment",
     "Figure",
-    "Options",
     "Outcome",
     "Scope",
     "Trial",

@@ -58,8 +58,6 @@ class Trial:
 
     run: Callable[..., list[Row]]
     given: dict[str, Any]
-    shown: bool = True  # whether what it is given stands beside its rows
-    code: str = ""  # a digest of code that it runs besides that of its module
 
     @property
     def key(self) -> str:
@@ -71,14 +69,13 @@ class Trial:
         >>> one.key == two.key
         False
         """
-        code = _source(self.run.__module__) + self.code
-        what = [self.run.__module__, self.run.__qualname__, self.given, code]
+        what = [self.run.__module__, self.run.__qualname__, self.given, _source(self.run.__module__)]
         text = json.dumps(what, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def rows(self) -> list[Row]:
         """Run it."""
-        shown = {name: value for name, value in self.given.items() if self.shown and name != "data"}
+        shown = {name: value for name, value in self.given.items() if name != "data"}
         return [shown | row for row in self.run(**self.given)]
 
 

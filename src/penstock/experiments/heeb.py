@@ -1,6 +1,7 @@
 """Section 8 of Xie, Yang and Chen 2005: TOWER, ROOF, FLOOR, WALK and REAL, histograms and allocation.
 
-Results are those from memory: tuples of one tick match without it. All policies see the same streams.
+Results are those from memory: tuples of one tick match without it. All policies see the same streams. A trial
+is one run of one policy.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import pandas as pd
 
 import penstock as ps
 from penstock import models
-from penstock.errors import PenstockError
-from penstock.experiments.base import Experiment, Options
-from penstock.experiments.heeb_claims import CLAIMS
-from penstock.experiments.heeb_curves import FIGURES
+from penstock.experiments.figure import Figure, Row, Scope, Trial
+from penstock.experiments.heeb_claims import judge_8, judge_9_to_12, judge_13_14, judge_16
+from penstock.experiments.heeb_curves import figure_2, figure_4, figure_5, figure_6
 from penstock.experiments.heeb_real import figure_15
 from penstock.experiments.heeb_rivals import LASTS, from_memory_knowing
+from penstock.experiments.tables import draw
 from penstock.kernels.layout import ARRIVAL, STREAM
 from penstock.workloads import floor, roof, tower, trends, walk
 
 MEMORY = 10
 SIZES = (2, 5, 10, 20, 30, 50)  # a join has one tuple per stream at least
+RUNS = 50
 LIFETIME = 12.5  # half of the bounds 10 and 15, the paper's estimate
 LOOKAHEAD = 20
 FLOWEXPECT_RUNS = 5  # a flow a step takes its time
@@ -88,7 +90,7 @@ def heeb_for(name: str, memory: int = MEMORY) -> ps.policies.Heeb:
     return ps.policies.Heeb(left=left, right=right, lifetime=LIFETIME)
 
 
-def _entrants(name: str, memory: int, flowexpect: bool) -> dict[str, Callable[[Any, Any, int], int]]:
+def _entrants(name: str, memory: int = MEMORY) -> dict[str, Callable[[Any, Any, int], int]]:
     """The algorithms of Figure 8 for a configuration, and HEEB that learns; each counts the results."""
 
     def known(policy: str) -> Callable[[Any, Any, int], int]:
@@ -105,107 +107,63 @@ def _entrants(name: str, memory: int, flowexpect: bool) -> dict[str, Callable[[A
     found["HEEB"] = run(heeb_for(name, memory))
     found["HEEB, learnt"] = run("heeb")
     found["HIST"] = run("heeb-hist")
-    if flowexpect:
-        one, other = CONFIGURATIONS[name][1]
-        found["FLOWEXPECT"] = run(ps.policies.FlowExpect(left=one, right=other, lookahead=LOOKAHEAD))
+    one, other = CONFIGURATIONS[name][1]
+    found["FLOWEXPECT"] = run(ps.policies.FlowExpect(left=one, right=other, lookahead=LOOKAHEAD))
     found["OPT"] = run("opt")
     return found
 
 
-def figure_8(options: Options) -> pd.DataFrame:
-    """All algorithms on all synthetic configurations, memory for 10 tuples.
-
-    >>> from penstock.experiments import Options
-    >>> from penstock.experiments.heeb import figure_8
-    >>> table = figure_8(Options(quick=True, runs=1))  # doctest: +SKIP
-    """
-    runs = options.repeated(50, 3)
-    steps = 1_000 if options.quick else 5_000
-    rows: list[dict[str, Any]] = []
-    tasks = [(name, policy) for name in CONFIGURATIONS for policy in _entrants(name, MEMORY, flowexpect=True)]
-    for done, (name, policy) in enumerate(tasks):
-        options.report(done, len(tasks), f"{name}, {policy}")
-        count = min(runs, 1 if options.quick else FLOWEXPECT_RUNS) if policy == "FLOWEXPECT" else runs
-        play = _entrants(name, MEMORY, flowexpect=True)[policy]
-        found = [
-            _play(play, name, 200 if options.quick and policy == "FLOWEXPECT" else steps, seed)
-            for seed in range(count)
-        ]
-        rows.append(_row(name, policy, MEMORY, found))
-    return _with_shares(pd.DataFrame(rows))
+# --- Trials -------------------------------------------------------------------------------------------
 
 
-def figures_9_to_12(options: Options) -> pd.DataFrame:
-    """The same over the size of the memory, without FLOWEXPECT."""
-    runs, steps = options.repeated(50, 2), 1_000 if options.quick else 5_000
-    sizes = (2, 10, 50) if options.quick else SIZES
-    rows = []
-    tasks = [(name, memory) for name in CONFIGURATIONS for memory in sizes]
-    for done, (name, memory) in enumerate(tasks):
-        options.report(done, len(tasks), f"{name}, memory {memory}")
-        for policy, play in _entrants(name, memory, flowexpect=False).items():
-            found = [_play(play, name, steps, seed) for seed in range(runs)]
-            rows.append(_row(name, policy, memory, found))
-    return _with_shares(pd.DataFrame(rows))
+def played(configuration: str, policy: str, memory: int, steps: int, seed: int) -> list[Row]:
+    """The results of one algorithm in one run.
 
-
-def figures_13_14(options: Options) -> pd.DataFrame:
-    """HIST with 10 buckets beside HEEB that is told the parameters, with low and high noise.
-
-    >>> from penstock.experiments import Options
-    >>> from penstock.experiments.heeb import figures_13_14
-    >>> table = figures_13_14(Options(quick=True, runs=1))
-    >>> set(table.policy) == {"HEEB", "HIST", "RAND"}
+    >>> from penstock.experiments.heeb import played
+    >>> heeb, rand = (played("TOWER", policy, 10, 300, 0)[0]["results"] for policy in ("HEEB", "RAND"))
+    >>> heeb > rand
     True
     """
-    runs, steps = options.repeated(50, 2), 1_000 if options.quick else 5_000
-    rows = []
-    tasks = [(sd, memory) for sd in (1.0, 8.0) for memory in (5, 10, 20, 50)]
-    for done, (sd, memory) in enumerate(tasks):
-        options.report(done, len(tasks), f"noise {sd:g}, memory {memory}")
-        left, right = _normal(sd, sd)
-        policies = {
-            "HEEB": ps.policies.Heeb(left=left, right=right, lifetime=LIFETIME),
-            "HIST": ps.policies.HeebHist(form="trend", buckets=10),
-            "RAND": "rand",
-        }
-        for name, policy in policies.items():
-            found = [
-                from_memory(policy, *trends(steps=steps, left_sd=sd, right_sd=sd, seed=seed), memory)
-                for seed in range(runs)
-            ]
-            rows.append(_row(f"noise {sd:g}", name, memory, found))
-    return pd.DataFrame(rows)
+    left, right = _streams(configuration, steps, seed)
+    return [{"results": _entrants(configuration, memory)[policy](left, right, seed)}]
 
 
-def figure_16(options: Options) -> pd.DataFrame:
-    """The share of memory that HEEB gives to the left stream as it lags, or as the right one is noisier.
+@functools.lru_cache(maxsize=64)
+def _streams(name: str, steps: int, seed: int) -> tuple[Any, Any]:
+    left, right = CONFIGURATIONS[name][0](steps=steps, seed=seed)
+    return left, right
 
-    >>> from penstock.experiments import Options
-    >>> from penstock.experiments.heeb import figure_16
-    >>> shares = figure_16(Options(quick=True, runs=1)).set_index("setting")["left share"]
-    >>> bool(shares["left lags by 4"] < shares["alike"])
-    True
+
+def with_noise(noise: float, policy: str, memory: int, steps: int, seed: int) -> list[Row]:
+    """The results of HEEB that is told the parameters, of HIST with 10 buckets, or of RAND.
+
+    >>> from penstock.experiments.heeb import with_noise
+    >>> with_noise(1.0, "HIST", 10, 300, 0)[0]["configuration"]
+    'noise 1'
     """
-    runs, steps = options.repeated(50, 2), 500 if options.quick else 5_000
-    settings = {
-        "alike": (0, 1.0),
-        "left lags by 2": (2, 1.0),
-        "left lags by 4": (4, 1.0),
-        "right has twice the noise": (0, 2.0),
-        "right has four times the noise": (0, 4.0),
+    left, right = _normal(noise, noise)
+    policies = {
+        "HEEB": ps.policies.Heeb(left=left, right=right, lifetime=LIFETIME),
+        "HIST": ps.policies.HeebHist(form="trend", buckets=10),
+        "RAND": "rand",
     }
-    rows = []
-    for done, (label, (lag, noise)) in enumerate(settings.items()):
-        options.report(done, len(settings), label)
-        left, right = _normal(1.0, noise, lag)
-        policy = ps.policies.Heeb(left=left, right=right, lifetime=LIFETIME)
-        found = [
-            _left_share(policy, *trends(steps=steps, right_sd=noise, lag=lag, seed=seed))
-            for seed in range(runs)
-        ]
-        rows.append({"setting": label, "left share": float(np.mean(found)), "runs": runs})
-    return pd.DataFrame(rows)
+    streams = trends(steps=steps, left_sd=noise, right_sd=noise, seed=seed)
+    found = from_memory(policies[policy], *streams, memory)
+    return [{"configuration": f"noise {noise:g}", "results": found}]
+
+
+def allocated(setting: str, lag: int, noise: float, steps: int, seed: int) -> list[Row]:
+    """The share of memory that HEEB gives to the left stream, which lags, or whose partner is noisier.
+
+    >>> from penstock.experiments.heeb import allocated
+    >>> late, alike = (allocated("", lag, 1.0, 300, 0)[0]["left share"] for lag in (4, 0))
+    >>> late < alike
+    True
+    """
+    left, right = _normal(1.0, noise, lag)
+    policy = ps.policies.Heeb(left=left, right=right, lifetime=LIFETIME)
+    streams = trends(steps=steps, right_sd=noise, lag=lag, seed=seed)
+    return [{"left share": _left_share(policy, *streams)}]
 
 
 def _left_share(policy: Any, left: pd.DataFrame, right: pd.DataFrame) -> float:
@@ -229,62 +187,138 @@ def _left_share(policy: Any, left: pd.DataFrame, right: pd.DataFrame) -> float:
     return float(np.mean(shares))
 
 
-def _play(play: Callable[[Any, Any, int], int], name: str, steps: int, seed: int) -> int:
-    left, right = _streams(name, steps, seed)
-    return play(left, right, seed)
+# --- Figures ------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=64)
-def _streams(name: str, steps: int, seed: int) -> tuple[Any, Any]:
-    left, right = CONFIGURATIONS[name][0](steps=steps, seed=seed)
-    return left, right
+def averaged(table: pd.DataFrame) -> pd.DataFrame:
+    """The mean of the runs, and the share of the optimum, where that is of as many and as long runs.
+
+    >>> import pandas as pd
+    >>> from penstock.experiments.heeb import averaged
+    >>> rows = [("TOWER", policy, 10, 300, results) for policy, results in (("HEEB", 6), ("OPT", 8))]
+    >>> table = pd.DataFrame(rows, columns=["configuration", "policy", "memory", "steps", "results"])
+    >>> averaged(table).of_optimum.tolist()
+    [0.75, 1.0]
+    """
+    by = table.groupby(["configuration", "policy", "memory"], sort=False)
+    means = by.agg(results=("results", "mean"), runs=("results", "size"), steps=("steps", "max"))
+    means = means.reset_index()
+    best = means[means.policy == "OPT"].set_index(["configuration", "memory"])
+    best = best.reindex(pd.MultiIndex.from_frame(means[["configuration", "memory"]])).reset_index()
+    alike = (means.runs == best.runs) & (means.steps == best.steps)
+    return means.assign(of_optimum=(means.results / best.results).where(alike))
 
 
-def _row(name: str, policy: str, memory: int, found: list[int]) -> dict[str, Any]:
-    if not found:
-        raise PenstockError("An experiment needs one run at least.")
-    return {
-        "configuration": name,
-        "policy": policy,
-        "memory": memory,
-        "results": float(np.mean(found)),
-        "sd": float(np.std(found)),
-        "runs": len(found),
+def _runs(name: str, policy: str, memory: int, steps: int, runs: int) -> list[Trial]:
+    given = {"configuration": name, "policy": policy, "memory": memory, "steps": steps}
+    return [Trial(played, given | {"seed": seed}) for seed in range(runs)]
+
+
+def figure_8(scope: Scope) -> Figure:
+    """All algorithms on all synthetic configurations, memory for 10 tuples."""
+    trials = []
+    for name in CONFIGURATIONS:
+        for policy in _entrants(name):
+            steps, runs = scope.pick((1_000, 3), full=(5_000, RUNS))
+            if policy == "FLOWEXPECT":
+                steps, runs = scope.pick((200, 1), full=(5_000, FLOWEXPECT_RUNS))
+            trials += _runs(name, policy, MEMORY, steps, runs)
+    title, layout = "Results with memory for 10 tuples", ("policy", "configuration", "results")
+    return Figure(
+        "figure-8",
+        title,
+        "figure 8",
+        trials,
+        lambda table: draw(table, title, *layout),
+        lambda table: judge_8(averaged(table)),
+        layout=layout,
+    )
+
+
+def figures_9_to_12(scope: Scope) -> Figure:
+    """The same over the size of the memory, without FLOWEXPECT."""
+    steps, runs = scope.pick((1_000, 2), full=(5_000, RUNS))
+    trials = [
+        trial
+        for name in CONFIGURATIONS
+        for memory in scope.pick((2, 10, 50), full=SIZES)
+        for policy in _entrants(name)
+        if policy != "FLOWEXPECT"
+        for trial in _runs(name, policy, memory, steps, runs)
+    ]
+    title = "Share of OPT over the memory"
+    return Figure(
+        "figures-9-12",
+        title,
+        "figures 9 to 12",
+        trials,
+        lambda table: draw(averaged(table), title, "configuration,policy", "memory", "of_optimum"),
+        lambda table: judge_9_to_12(averaged(table)),
+        layout=("configuration,policy", "memory", "results"),
+    )
+
+
+def figures_13_14(scope: Scope) -> Figure:
+    """Histograms that learn beside benefits that are computed, with low and high noise."""
+    steps, runs = scope.pick((1_000, 2), full=(5_000, RUNS))
+    trials = [
+        Trial(with_noise, {"noise": noise, "policy": policy, "memory": memory, "steps": steps, "seed": seed})
+        for noise in (1.0, 8.0)
+        for memory in (5, 10, 20, 50)
+        for policy in ("HEEB", "HIST", "RAND")
+        for seed in range(runs)
+    ]
+    title, layout = "Histograms, results over the memory", ("configuration,policy", "memory", "results")
+    return Figure(
+        "figures-13-14",
+        title,
+        "figures 13 and 14",
+        trials,
+        lambda table: draw(table, title, *layout),
+        lambda table: judge_13_14(averaged(table)),
+        layout=layout,
+    )
+
+
+def figure_16(scope: Scope) -> Figure:
+    """The share of memory that HEEB gives to the left stream as it lags, or as the right one is noisier."""
+    steps, runs = scope.pick((500, 2), full=(5_000, RUNS))
+    settings = {
+        "alike": (0, 1.0),
+        "left lags by 2": (2, 1.0),
+        "left lags by 4": (4, 1.0),
+        "right has twice the noise": (0, 2.0),
+        "right has four times the noise": (0, 4.0),
     }
+    trials = [
+        Trial(allocated, {"setting": setting, "lag": lag, "noise": noise, "steps": steps, "seed": seed})
+        for setting, (lag, noise) in settings.items()
+        for seed in range(runs)
+    ]
+
+    def mean(table: Any) -> Any:
+        return table.groupby("setting", sort=False)["left share"].mean().reset_index()
+
+    title = "Share of memory of the left stream"
+    return Figure(
+        "figure-16",
+        title,
+        "figure 16",
+        trials,
+        lambda table: draw(mean(table), title, "setting", "", "left share"),
+        lambda table: judge_16(mean(table)),
+        layout=("setting", "", "left share"),
+    )
 
 
-def _with_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """The share of the optimum that each reached; over all runs, so not where runs differ in number."""
-    best = table[table.policy == "OPT"].set_index(["configuration", "memory"])
-    key = pd.MultiIndex.from_frame(table[["configuration", "memory"]])
-    same = table["runs"].to_numpy() == best["runs"].reindex(key).to_numpy()
-    share = table["results"].to_numpy() / best["results"].reindex(key).to_numpy()
-    return table.assign(of_optimum=np.where(same, share, np.nan))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "figure-8", "Results with memory for 10 tuples", figure_8, "policy", "configuration", "results"
-    ),
-    Experiment(
-        "figures-9-12", "Share of OPT over the memory", figures_9_to_12, "configuration,policy", "memory",
-        "of_optimum",
-    ),
-    Experiment(
-        "figures-13-14", "Histograms, results over the memory", figures_13_14, "configuration,policy",
-        "memory", "results",
-    ),
-    Experiment("figure-15", "REAL: hits over the memory", figure_15, "policy", "memory", "hits"),
-    Experiment("figure-16", "Share of memory of the left stream", figure_16, "setting", "", "left share"),
-)  # fmt: skip
-
-__all__ = [
-    "CLAIMS",
-    "EXPERIMENTS",
-    "FIGURES",
-    "figure_8",
-    "figure_15",
-    "figure_16",
-    "figures_9_to_12",
-    "figures_13_14",
-]
+FIGURES = (
+    figure_2,
+    figure_4,
+    figure_5,
+    figure_6,
+    figure_8,
+    figures_9_to_12,
+    figures_13_14,
+    figure_15,
+    figure_16,
+)

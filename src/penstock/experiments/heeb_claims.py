@@ -179,12 +179,3 @@ def judge_16(table: Any) -> list[Claim]:
 def _each(values: pd.Series, text: str) -> str:
     shown = ", ".join(f"{value:.2f} on {name}" for name, value in values.items())
     return text.format(shown)
-
-
-CLAIMS = {
-    "figure-8": judge_8,
-    "figures-9-12": judge_9_to_12,
-    "figures-13-14": judge_13_14,
-    "figure-15": judge_15,
-    "figure-16": judge_16,
-}

@@ -261,6 +261,3 @@ def _curves(table: pd.DataFrame, by: str, title: str) -> Any:
     lines(ax, table, "steps", "benefit", by)
     finish(ax, title, "steps from now", "expected benefit", ylim=(0, None))
     return drawing
-
-
-FIGURES = (figure_2, figure_4, figure_5, figure_6)

@@ -7,6 +7,7 @@ the mean from a yearly wave, fitted to the whole series as AR(1) is, or to its f
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pandas as pd
 import penstock as ps
 from penstock import caching, models
 from penstock.errors import ColumnError
-from penstock.experiments.base import Options
+from penstock.experiments.figure import Figure, Row, Scope, Trial
+from penstock.experiments.heeb_claims import judge_15
+from penstock.experiments.tables import draw
 
 FILE = "melbourne_daily_max_temp.csv"
 SIZES = (10, 20, 30, 50, 75, 100, 150, 200, 250, 300)
@@ -58,32 +61,57 @@ def real_models(days: np.ndarray) -> dict[str, models.Model]:
     }
 
 
-def figure_15(options: Options) -> pd.DataFrame:
-    """Hits of every policy for memory sizes from 10 to 300; alpha is the size.
+# --- Trials -------------------------------------------------------------------------------------------
 
-    >>> from penstock.experiments import Options
-    >>> from penstock.experiments.heeb_real import figure_15
-    >>> table = figure_15(Options(quick=True)).pivot(index="policy", columns="memory", values="hits")
-    >>> bool((table.loc["HEEB, season"] > table.loc["LRU"]).all())
+PLAIN = {"PROB (perfect LFU)": "prob", "LFU": "lfu", "LRU": "lru", "RAND": "rand"}
+INFORMED = ("HEEB", "HEEB, season", "HEEB, season of two years")
+OTHERS = {"HEEB, learnt": "heeb", "HIST": "heeb-hist", "LFD": "lfd:bypass=true"}
+
+
+def hits(policy: str, memory: int, seed: int, data: str | None) -> list[Row]:
+    """The hits of a policy; HEEB's alpha is the size of the memory.
+
+    >>> from penstock.experiments.heeb_real import hits
+    >>> season, lru = (hits(policy, 50, 0, None)[0]["hits"] for policy in ("HEEB, season", "LRU"))
+    >>> season > lru
     True
     """
-    days, source = temperatures(options.data)
-    sizes = (10, 50, 150) if options.quick else SIZES
-    fitted = real_models(days)
-    rows: list[dict[str, Any]] = []
-    for done, size in enumerate(sizes):
-        options.report(done, len(sizes), f"REAL, memory {size}")
-        policies: dict[str, Any] = {"PROB (perfect LFU)": "prob", "LFU": "lfu", "LRU": "lru"}
-        policies |= {name: ps.policies.Heeb(model=model, alpha=size) for name, model in fitted.items()}
-        policies |= {"HEEB, learnt": "heeb", "HIST": "heeb-hist", "LFD": "lfd:bypass=true"}
-        hits: dict[str, float] = {
-            "RAND": float(
-                np.mean([caching.replay(days, "rand", size, seed=seed).hits for seed in range(RAND_RUNS)])
-            )
-        }
-        hits |= {name: float(caching.replay(days, policy, size).hits) for name, policy in policies.items()}
-        rows += [
-            {"policy": name, "memory": size, "hits": found, "requests": len(days), "data": source}
-            for name, found in hits.items()
-        ]
-    return pd.DataFrame(rows)
+    days, fitted, source = _days(data)
+    chosen: Any = (PLAIN | OTHERS).get(policy)
+    if chosen is None:
+        chosen = ps.policies.Heeb(model=fitted[policy], alpha=memory)
+    found = caching.replay(days, chosen, memory, seed=seed).hits
+    return [{"hits": found, "requests": len(days), "source": source}]
+
+
+@lru_cache(maxsize=2)
+def _days(data: str | None) -> tuple[np.ndarray, dict[str, models.Model], str]:
+    days, source = temperatures(None if data is None else Path(data))
+    return days, real_models(days), source
+
+
+# --- Figures ------------------------------------------------------------------------------------------
+
+
+def figure_15(scope: Scope) -> Figure:
+    """Hits of every policy for memory sizes from 10 to 300."""
+    trials = [
+        Trial(hits, {"policy": policy, "memory": size, "seed": seed, "data": scope.folder})
+        for size in scope.pick((10, 50, 150), full=SIZES)
+        for policy in (*PLAIN, *INFORMED, *OTHERS)
+        for seed in range(RAND_RUNS if policy == "RAND" else 1)
+    ]
+
+    def mean(table: Any) -> Any:
+        return table.groupby(["policy", "memory"], sort=False)["hits"].mean().reset_index()
+
+    title, layout = "REAL: hits over the memory", ("policy", "memory", "hits")
+    return Figure(
+        "figure-15",
+        title,
+        "figure 15",
+        trials,
+        lambda table: draw(table, title, *layout),
+        lambda table: judge_15(mean(table)),
+        layout=layout,
+    )

@@ -1,7 +1,6 @@
 """Which papers there are, each a module with its title and its figures.
 
-A module has `FIGURES`, functions of a scope that give a `Figure`, or `EXPERIMENTS`, functions that give whole
-tables (see `tables`), or both.
+A module has `FIGURES`, functions of a scope that give a `Figure`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, hint
-from penstock.experiments.tables import figure_of_table
 
 if TYPE_CHECKING:
     from penstock.experiments.figure import Figure, Scope
@@ -50,7 +48,4 @@ def figures_of(name: str, scope: Scope) -> list[Figure]:
     >>> [figure.name for figure in figures_of("clock", Scope(quick=True))]
     ['figure-2', 'figure-3', 'figure-4', 'figure-5']
     """
-    module = module_of(name)
-    drawn = [make(scope) for make in getattr(module, "FIGURES", ())]
-    tables = [figure_of_table(module, each, scope) for each in getattr(module, "EXPERIMENTS", ())]
-    return drawn + tables
+    return [make(scope) for make in module_of(name).FIGURES]

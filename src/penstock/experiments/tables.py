@@ -1,49 +1,12 @@
-"""Experiments that give a whole table at once, as figures: one trial, a plain drawing, claims if any.
-
-Such an experiment has `name`, `title` and `run(options)`, and says which columns of its table go down
-(`index`), across (`columns`) and into the cells (`value`). Its module may have `CLAIMS`, a dict of name to a
-function that judges the table.
-"""
+"""A tidy table shown and drawn as it is: one column down, one across, one in the cells."""
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from penstock.experiments.base import Options
-from penstock.experiments.figure import Figure, Row, Scope, Trial
 from penstock.experiments.plots import COLOURS, SPARE, finish, lines, panels
-
-
-def whole_table(module: str, name: str, quick: bool, data: str | None) -> list[Row]:
-    """Run an experiment of a module."""
-    found = next(each for each in import_module(module).EXPERIMENTS if each.name == name)
-    options = Options(quick=quick, data=None if data is None else Path(data))
-    rows: list[Row] = found.run(options).reset_index(drop=True).to_dict("records")
-    return rows
-
-
-def figure_of_table(module: Any, experiment: Any, scope: Scope) -> Figure:
-    """An experiment as a figure."""
-    given = {
-        "module": module.__name__, "name": experiment.name, "quick": scope.quick, "data": scope.folder
-    }  # fmt: skip
-    code = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
-    name = experiment.name.replace(" ", "-").lower()
-    return Figure(
-        name,
-        experiment.title,
-        experiment.name,
-        [Trial(whole_table, given, shown=False, code=code)],
-        lambda table: draw(table, experiment.title, experiment.index, experiment.columns, experiment.value),
-        getattr(module, "CLAIMS", {}).get(experiment.name, lambda table: []),
-        layout=(experiment.index, experiment.columns, experiment.value),
-    )
 
 
 def wide(table: pd.DataFrame, down: str, across: str, value: str) -> pd.DataFrame:
@@ -57,7 +20,7 @@ def wide(table: pd.DataFrame, down: str, across: str, value: str) -> pd.DataFram
     """
     index = down.split(",")
     if not across:
-        return table.set_index(index)[[value]]
+        return table.groupby(index, sort=False)[[value]].mean()
     means = table.groupby([*index, across], sort=False)[value].mean().unstack(across)
     keys = list(dict.fromkeys(table[index].itertuples(index=False, name=None)))
     means = means.loc[keys if len(index) > 1 else [key[0] for key in keys]]
