@@ -77,6 +77,7 @@ def recall(stream: str, budget: float, policy: str, quick: bool, data: str | Non
         {
             "kind": "tuned" if found.tuned else "apart",
             "real": found.real,
+            "source": found.name if found.real else f"{found.name} (generated)",
             "recall": stats.recall,
             "bytes": stats.peak_bytes,
             "seconds": stats.seconds,
@@ -102,6 +103,7 @@ def windows(policy: str, part: int, within: int) -> list[Row]:
         {
             "window": first // within + 1,
             "part": PARTS[min(first // part, 2)],
+            "source": "zipf, walk and bursts (generated)",
             "recall": float(
                 found[first : first + within].sum() / max(1, exact[first : first + within].sum())
             ),
