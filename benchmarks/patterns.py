@@ -8,15 +8,13 @@ iterative evaluation of the whole day takes minutes, so it has a tenth of the da
 from __future__ import annotations
 
 import os
-import shutil
-import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
@@ -128,7 +126,7 @@ def _moves(console: Console, frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _on_spark(console: Console, frame: pd.DataFrame, quick: bool) -> dict[str, Any]:
     """The selective query as a streaming query: days of trades in files, the first batch left out."""
-    from benchmarks.spark import _session
+    from benchmarks.spark import steady
     from penstock.spark import match_pattern
 
     text = (
@@ -137,31 +135,13 @@ def _on_spark(console: Console, frame: pd.DataFrame, quick: bool) -> dict[str, A
     )
     day = with_moves(frame)[["ms", "symbol", "price", "move"]]
     days, files = (1, 3) if quick else (4, 5)
-    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
-    session = _session()
-    try:
-        (folder / "in").mkdir()
-        for i in range(files):
-            parts = [day.assign(ms=day.ms + (i * days + j) * 86_400_000) for j in range(days)]
-            path = folder / "in" / f"{i}.parquet"
-            pd.concat(parts).to_parquet(path, index=False, row_group_size=100_000)
-            os.utime(path, (1_700_000_000 + i,) * 2)
-        schema = session.read.parquet(str(folder / "in")).schema
-        source = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        found = match_pattern(source.parquet(str(folder / "in")), text, type="move", time="ms")
-        query = (
-            found.writeStream.format("noop")
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        progress = [each for each in query.recentProgress if each["numInputRows"]]
-        matches = sum(each["observedMetrics"]["penstock"]["matches"] for each in progress)
-    finally:
-        session.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-    seconds = statistics.median(each["durationMs"]["triggerExecution"] / 1000 for each in progress[1:])
+    batches = []
+    for i in range(files):
+        parts = [day.assign(ms=day.ms + (i * days + j) * 86_400_000) for j in range(days)]
+        batches.append(pa.Table.from_pandas(pd.concat(parts), preserve_index=False))
+    seconds, matches = steady(
+        batches, lambda events: match_pattern(events, text, type="move", time="ms"), "matches"
+    )
     rate = days * len(day) / seconds
     console.print(
         f"On Spark, local[2], within 1 s: {matches:,} matches, {seconds:.2f} s a batch of "

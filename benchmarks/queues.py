@@ -215,7 +215,7 @@ def _spark(rows: list[dict[str, Any]], folder: Path, number: int) -> float:
 
     import pyarrow as pa
 
-    from benchmarks.spark import _session
+    from benchmarks.spark import local_session
     from penstock.queues import QueueClient
     from penstock.spark import register_queue_source
 
@@ -232,7 +232,7 @@ def _spark(rows: list[dict[str, Any]], folder: Path, number: int) -> float:
                     producer.put_many([batch] * (number // BATCH))
                 pushed = number / (time.perf_counter() - start)
             rows.append({"what": "pushed to the server, rows", "per_second": round(pushed)})
-            session = _session()
+            session = local_session()
             register_queue_source(session)
             query = (
                 session.readStream.format("penstock_queue")

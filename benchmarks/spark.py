@@ -7,15 +7,19 @@ The first batch, which starts the workers, is told apart.
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -29,7 +33,7 @@ WITHIN = 60
 
 def run(console: Console, quick: bool) -> list[dict[str, Any]]:
     """Both workloads; `quick` is a tenth."""
-    session = _session()
+    session = local_session()
     folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
         rows = [*_dense(session, folder, quick), *_sparse(session, folder, quick)]
@@ -69,9 +73,40 @@ def _compare(console: Console, found: dict[str, dict[str, Any]]) -> None:
     console.print(f"sparse: {sparse:,} rows/s ({mark(sparse >= 300_000, 'at least 300,000')})")
 
 
-def _session() -> Any:
-    import os
+def steady(batches: Sequence[pa.Table], ask: Callable[[Any], Any], count: str) -> tuple[float, int]:
+    """Run a streaming query over files, one a batch: median seconds without the first, and its results.
 
+    `ask` makes the query of the stream; `count` is the figure of its observed metrics that counts results.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    session = local_session()
+    try:
+        (folder / "in").mkdir()
+        for i, batch in enumerate(batches):
+            path = folder / "in" / f"{i}.parquet"
+            pq.write_table(batch, path, row_group_size=100_000)
+            os.utime(path, (1_700_000_000 + i,) * 2)
+        schema = session.read.parquet(str(folder / "in")).schema
+        source = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        query = (
+            ask(source.parquet(str(folder / "in")))
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+        results = sum(each["observedMetrics"]["penstock"][count] for each in progress)
+    finally:
+        session.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    seconds = statistics.median(each["durationMs"]["triggerExecution"] / 1000 for each in progress[1:])
+    return seconds, results
+
+
+def local_session() -> Any:
+    """Spark on two cores."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
