@@ -207,3 +207,15 @@ def test_what_is_refused() -> None:
     with pytest.raises(PolicyOptionError, match="margin"):
         ps.policies.get("auto:margin=2")
     assert ps.policies.get("auto:candidates=lru").among() == [ps.policies.Lru()]
+
+
+def test_in_little_memory_the_first_candidate_runs_alone() -> None:
+    join = ps.WindowJoin(400, ps.Bytes("96 KiB"), policy="auto", allocation="unified")
+    state = join.start(lateness=0)
+    assert state.choice is not None
+    assert (state.choice.policy, state.choice.sample) == ("learned", 0.0)
+    arrivals = feed(600, 3, keys=300)
+    state.process(*arrivals.cut(0, 600))
+    state.check()
+    assert state.peak_bytes <= 96 << 10
+    assert state.totals()["evicted"] > 0

@@ -196,6 +196,23 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             count_bytes=int(budget.n * COUNT_SHARE / 2),
             choosing_bytes=allowance_of(config.policy, budget.n),
         )
+    laid_out = _laid_out(config, budget, allocation, weights)
+    if laid_out is None and config.policy.chooses:  # the first candidate may still fit in, alone
+        config = dataclasses.replace(config, choosing_bytes=0)
+        laid_out = _laid_out(config, budget, allocation, weights)
+    if laid_out is not None:
+        return laid_out
+    bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))
+    rest = 1 - (config.count_bytes or 0) / budget.n
+    needed = math.ceil((bare + 2 * config.mean_row + 64) / rest)
+    raise BudgetError(
+        f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
+        f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."
+    )
+
+
+def _laid_out(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config | None:
+    """The config with as many tuples as a budget in bytes holds; None if these are fewer than two."""
     least = _table_bytes(config, shares_of(2, allocation, weights))
     per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE
     tuples = max(2, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
@@ -206,16 +223,7 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             payload = shares_of(left, allocation, weights)
             return dataclasses.replace(config, capacities=capacities, payload=payload)
         tuples = min(tuples - 1, int(tuples * 0.97))
-    choosing = None if config.choosing_bytes is None else 0
-    bare = _table_bytes(
-        dataclasses.replace(config, count_bytes=0, choosing_bytes=choosing), shares_of(2, allocation, weights)
-    )
-    rest = 1 - (COUNT_SHARE if config.count_bytes else 0) - (CHOOSING_SHARE if config.policy.chooses else 0)
-    needed = math.ceil((bare + 2 * config.mean_row + 64) / rest)
-    raise BudgetError(
-        f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
-        f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."
-    )
+    return None
 
 
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:

@@ -66,7 +66,7 @@ def caching_names() -> list[str]:
 
     >>> from penstock import policies
     >>> policies.caching_names()
-    ['fifo', 'rand', 'lru', 'lfu', 'prob', 'gdj', 'clock', 'clock-exp', 'heeb', 'heeb-hist', 'lfd']
+    ['fifo', 'rand', 'lru', 'lfu', 'prob', 'gdj', 'clock', 'clock-exp', 'heeb', 'heeb-hist', 'auto', 'lfd']
     """
     return [policy.name for policy in (*_REGISTRY.values(), *_FOR_CACHES) if policy.caches]
 
