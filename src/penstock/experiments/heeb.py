@@ -20,6 +20,7 @@ from penstock.experiments.heeb_claims import judge_8, judge_9_to_12, judge_13_14
 from penstock.experiments.heeb_curves import figure_2, figure_4, figure_5, figure_6
 from penstock.experiments.heeb_real import figure_15
 from penstock.experiments.heeb_rivals import LASTS, from_memory_knowing
+from penstock.experiments.plots import finish, lines, panels
 from penstock.experiments.tables import draw
 from penstock.kernels.layout import ARRIVAL, STREAM
 from penstock.workloads import floor, roof, tower, trends, walk
@@ -209,6 +210,16 @@ def averaged(table: pd.DataFrame) -> pd.DataFrame:
     return means.assign(of_optimum=(means.results / best.results).where(alike))
 
 
+def _side_by_side(table: pd.DataFrame, value: str, label: str) -> Any:
+    """Lines over the memory, a panel per configuration."""
+    groups = list(table.groupby("configuration", sort=False))
+    drawing, axes = panels(len(groups), width=4)
+    for ax, (name, part) in zip(axes, groups, strict=True):
+        lines(ax, part, "memory", value, "policy")
+        finish(ax, str(name), "memory, tuples", label, ylim=(0, None))
+    return drawing
+
+
 def _runs(name: str, policy: str, memory: int, steps: int, runs: int) -> list[Trial]:
     given = {"configuration": name, "policy": policy, "memory": memory, "steps": steps}
     return [Trial(played, given | {"seed": seed}) for seed in range(runs)]
@@ -252,7 +263,7 @@ def figures_9_to_12(scope: Scope) -> Figure:
         title,
         "figures 9 to 12",
         trials,
-        lambda table: draw(averaged(table), title, "configuration,policy", "memory", "of_optimum"),
+        lambda table: _side_by_side(averaged(table), "of_optimum", "share of OPT"),
         lambda table: judge_9_to_12(averaged(table)),
         layout=("configuration,policy", "memory", "results"),
     )
@@ -274,7 +285,7 @@ def figures_13_14(scope: Scope) -> Figure:
         title,
         "figures 13 and 14",
         trials,
-        lambda table: draw(table, title, *layout),
+        lambda table: _side_by_side(averaged(table), "results", "results"),
         lambda table: judge_13_14(averaged(table)),
         layout=layout,
     )
