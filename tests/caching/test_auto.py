@@ -10,19 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock import contest
 from penstock.caching import Cache
 from penstock.errors import PolicyOptionError, UnknownPolicyError
 from penstock.workloads import zipf_probabilities
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at the results often, and changes on weak evidence, so that it changes at all in a short test."""
-    monkeypatch.setattr(contest, "EPOCH", (25, 25))
-    monkeypatch.setattr(contest, "CERTAIN", 0.0)
-    monkeypatch.setattr(contest, "AGREED", 0.0)
-    monkeypatch.setattr(contest, "FADE", 0.3)
 
 
 def popular(n: int, keys: int, seed: int = 0) -> np.ndarray:

@@ -28,15 +28,6 @@ def started(policy: str, budget: Any = None, **options: Any) -> ps.JoinState:
     return ps.WindowJoin(within=40, budget=budget or ps.Tuples(16), policy=policy, **options).start()
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at the results often, and changes on weak evidence, so that it changes at all in a short test."""
-    monkeypatch.setattr(contest, "EPOCH", (25, 25))
-    monkeypatch.setattr(contest, "CERTAIN", 0.0)
-    monkeypatch.setattr(contest, "AGREED", 0.0)
-    monkeypatch.setattr(contest, "FADE", 0.3)
-
-
 def test_it_follows_the_leader() -> None:
     left, right = zipf_pair(15_000, keys=1_000)
     found = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from penstock.errors import (
     UnknownPolicyError,
     hint,
 )
+from penstock.joins.config import table_bytes
 from penstock.kernels.cache import (
     CAPACITY,
     EVICTED,
@@ -246,7 +247,7 @@ class Cache:
     @property
     def table_bytes(self) -> int:
         """What the tables take: the index, what ranks the entries, and what it takes to choose a policy."""
-        own = sum(each.nbytes for each in _arrays((self._cache.without_views(), self._state, self._room)))
+        own = table_bytes(self._cache, self._state, self._room)
         return own + (0 if self.chooser is None else self.chooser.bytes)
 
     def forget(self, key: int) -> bool:
@@ -319,15 +320,6 @@ class Cache:
             order = list(zip(heap.score.tolist(), heap.used.tolist(), strict=True))
             for at in range(1, int(heap.length[0])):
                 assert order[(at - 1) // 4] < order[at], "the heap is out of order"
-
-
-def _arrays(value: Any) -> Iterator[np.ndarray]:
-    """The arrays of a nested tuple."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _arrays(part)
 
 
 def weighing_names() -> list[str]:
