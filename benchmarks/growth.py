@@ -28,6 +28,8 @@ BARS = {
     "gdj": 1.0,
     "prob": 1.0,
     "life": 0.2,
+    "learned": 0.3,
+    "auto": 0.0,  # measured against its candidates instead
 }
 
 
@@ -84,13 +86,30 @@ def run(console: Console, quick: bool) -> list[dict[str, Any]]:
             f"{matches:.0f}",
         )
         rows.append({"policy": policy, "growth": growth, "bar": bar, "reached": rates[MIDDLE] >= bar})
-    rows.append(_reference(table, arrivals, next(r["rate"] for r in rows if _is_gdj(r)), quick))
+    rows.append(_reference(table, arrivals, _rate(rows, "gdj", MIDDLE), quick))
     console.print(table)
+    rows.append(_choosing(console, rows))
     return rows
 
 
-def _is_gdj(row: dict[str, Any]) -> bool:
-    return row["policy"] == "gdj" and row.get("buffer") == MIDDLE
+def _rate(rows: list[dict[str, Any]], policy: str, buffer: int) -> float:
+    return next(r["rate"] for r in rows if r["policy"] == policy and r.get("buffer") == buffer)
+
+
+def _choosing(console: Console, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What it costs to choose: the time of auto, relative to that of its slowest candidate."""
+    candidates = ps.policies.Auto().candidates
+    times = {
+        buffer: min(_rate(rows, policy, buffer) for policy in candidates) / _rate(rows, "auto", buffer)
+        for buffer in BUFFERS
+    }
+    mean = statistics.mean(times.values())
+    shown = ", ".join(f"{buffer:,}: {factor:.2f}" for buffer, factor in times.items())
+    console.print(
+        f"auto takes {mark(mean <= 2, f'{mean:.2f}')} times as long as its slowest candidate on average "
+        f"(at most 2; {shown})"
+    )
+    return {"policy": "auto", "times_slowest_candidate": times, "mean": mean}
 
 
 def _reference(table: Table, arrivals: Arrivals, rate: float, quick: bool) -> dict[str, Any]:
