@@ -40,6 +40,13 @@ def rows_of(client: QueueClient, queue: str) -> list[int]:
     return [n for each in client.read(queue, first, after) for n in each["n"].to_pylist()]
 
 
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
 def test_ranges_and_confirmation(tmp_path: Path) -> None:
     with QueueServer(tmp_path, memory="64 KiB") as server, QueueClient(server.location) as client:
         with client.producer("a", SCHEMA) as producer:
@@ -150,20 +157,36 @@ def test_tls(tmp_path: Path) -> None:
             client.producer("a", SCHEMA).put(batch(0, 5))
             assert rows_of(client, "a") == [0, 1, 2, 3, 4]
         with (
-            QueueClient(f"grpc://localhost:{server.port}", token="secret") as client,
+            QueueClient(f"grpc://localhost:{server.port}", token="secret", patience=0.3) as client,
             pytest.raises((pa.ArrowException, OSError, QueueError)),
         ):
             client.queues()
 
 
+def test_a_question_waits_for_a_server_that_comes_up(tmp_path: Path) -> None:
+    port, servers = free_port(), []
+
+    def come_up() -> None:
+        time.sleep(0.4)
+        servers.append(QueueServer(tmp_path, port=port))
+
+    late = threading.Thread(target=come_up)
+    late.start()
+    try:
+        with QueueClient(f"grpc://127.0.0.1:{port}", patience=60) as client:
+            assert client.queues() == []
+    finally:
+        late.join()
+        servers[0].close()
+
+
+def test_nobody_answers() -> None:
+    client = QueueClient(f"grpc://127.0.0.1:{free_port()}", patience=0.2)
+    with pytest.raises(QueueError, match=r"127\.0\.0\.1:\d+ has not answered for 0\.2 s"):
+        client.offsets("a")
+
+
 # --- the server as a process --------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class QueueClient:
         What the server wants to see.
     roots
         A file of certificates (PEM) to trust instead of the system's.
+    patience
+        How many seconds a question is asked again while the server cannot be reached.
 
     >>> import pyarrow as pa, tempfile
     >>> from penstock.queues import QueueClient, QueueServer
@@ -52,8 +54,14 @@ class QueueClient:
     ({'n': [1, 2, 3]}, (0, 3))
     """
 
-    def __init__(self, location: str, token: str | None = None, roots: str | Path | None = None) -> None:
-        self.location, self._token = location, token
+    def __init__(
+        self,
+        location: str,
+        token: str | None = None,
+        roots: str | Path | None = None,
+        patience: float = 10.0,
+    ) -> None:
+        self.location, self._token, self._patience = location, token, patience
         self._roots = None if roots is None else Path(roots).read_bytes()
         self._producers: list[QueueProducer] = []
         self._connect()
@@ -74,13 +82,16 @@ class QueueClient:
         return flight.FlightCallOptions(headers=headers)
 
     def _ask(self, kind: str, **about: Any) -> Any:
-        try:
-            results = list(
-                self._client.do_action(flight.Action(kind, json.dumps(about).encode()), self._call)
-            )
-        except flight.FlightServerError as error:
-            raise QueueError(_first_line(error)) from error
-        return json.loads(results[0].body.to_pybytes())
+        action = flight.Action(kind, json.dumps(about).encode())
+        waits = _Waits(self.location, self._patience)
+        while True:
+            try:
+                results = list(self._client.do_action(action, self._call))
+                return json.loads(results[0].body.to_pybytes())
+            except flight.FlightServerError as error:
+                raise QueueError(_first_line(error)) from error
+            except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
+                waits.pause(error)
 
     def queues(self) -> list[str]:
         """The names of the server's queues."""
@@ -166,8 +177,7 @@ class QueueProducer:
                 raise QueueError(f"The producer has the schema {self._schema}; {batch.schema} was given.")
             self.number += 1
             self._waiting.append((self.number, batch))
-        end = time.monotonic() + self._patience
-        pause = 0.05
+        waits = _Waits(self._client.location, self._patience)
         while self._waiting:
             before = len(self._waiting)
             try:
@@ -178,14 +188,8 @@ class QueueProducer:
             except (flight.FlightError, pa.ArrowException, OSError) as error:
                 self._drop()
                 if len(self._waiting) < before:
-                    end = time.monotonic() + self._patience
-                if time.monotonic() > end:
-                    raise QueueError(
-                        f"The server at {self._client.location} has not answered for {self._patience:g} s: "
-                        f"{_first_line(error)}"
-                    ) from error
-                time.sleep(pause)
-                pause = min(1.0, 2 * pause)
+                    waits = _Waits(self._client.location, self._patience)
+                waits.pause(error)
         return self.number
 
     def _send(self) -> None:
@@ -230,6 +234,22 @@ class QueueProducer:
     ) -> None:
         if error is None:
             self.close()
+
+
+class _Waits:
+    """Pauses between attempts to reach a server, until patience is over."""
+
+    def __init__(self, location: str, patience: float) -> None:
+        self.location, self.patience = location, patience
+        self.end, self.next = time.monotonic() + patience, 0.05
+
+    def pause(self, error: Exception) -> None:
+        """Wait for a while before the next attempt, or tell of the last one."""
+        if time.monotonic() > self.end:
+            told = f"The server at {self.location} has not answered for {self.patience:g} s"
+            raise QueueError(f"{told}: {_first_line(error)}") from error
+        time.sleep(self.next)
+        self.next = min(1.0, 2 * self.next)
 
 
 def _first_line(error: BaseException) -> str:
