@@ -239,6 +239,40 @@ def labels_of(columns: Sequence[Sequence[pd.Series]], codes: Sequence[np.ndarray
     return labels
 
 
+def places_of(
+    columns: Sequence[Sequence[pd.Series]], codes: Sequence[np.ndarray], count: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The line and the number on it of each code of `codes_of`; None if no part of the keys is a number.
+
+    Of several parts that are numbers the last one is the place; the parts before it and behind it make the
+    line.
+
+    >>> import pandas as pd
+    >>> from penstock.columns import codes_of, places_of
+    >>> keys = [[pd.Series(["a", "b", "a"]), pd.Series([1.5, 1.5, 2.0])]]
+    >>> codes, count = codes_of(keys, ["left"])
+    >>> [part.tolist() for part in places_of(keys, codes, count)]
+    [[0, 0, 1], [1.5, 2.0, 1.5]]
+    """
+    numeric = [
+        all(pd.api.types.is_any_real_numeric_dtype(parts[part].dtype) for parts in columns)
+        for part in range(len(columns[0]))
+    ]
+    if not any(numeric):
+        return None
+    place = len(numeric) - 1 - numeric[::-1].index(True)
+    rest = [[one for i, one in enumerate(parts) if i != place] for parts in columns]
+    lines = [np.zeros(len(code), np.int64) for code in codes]
+    if rest[0]:
+        lines, _ = codes_of(rest, [""] * len(rest))
+    line, value = np.zeros(count, np.int64), np.full(count, np.nan)
+    for parts, code, mine in zip(columns, codes, lines, strict=True):
+        known = code >= 0
+        line[code[known]] = mine[known]
+        value[code[known]] = parts[place].to_numpy(np.float64, na_value=np.nan)[known]
+    return line, value
+
+
 def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
     """Codes over the concatenation of several columns, -1 for null."""
     parts = [_values(s) for s in series if len(s)] or [np.empty(0, np.int64)]

@@ -9,6 +9,7 @@ import pytest
 import penstock as ps
 from penstock.errors import PolicyOptionError
 from penstock.experiments.streams import streams
+from penstock.joins import arrivals_of
 
 
 def recall(name: str, policy: str, budget: float = 0.2) -> float:
@@ -39,6 +40,51 @@ def test_it_learns_what_comes_and_goes() -> None:
     }
     assert found["learned"] > 1.2 * found["prob"]
     assert found["learned"] > 0.95 * found["lru"]
+
+
+def prices(n: int = 6_000, symbols: int = 3) -> list[pd.DataFrame]:
+    """Offers and bids of several symbols, whose prices walk each on its own."""
+    random = np.random.default_rng(3)
+    symbol = random.integers(0, symbols, n)
+    price = np.zeros(n)
+    for each in range(symbols):
+        mine = symbol == each
+        price[mine] = 100 * each + np.cumsum(random.choice([-0.25, 0, 0.25], mine.sum()))
+    price += 0.25 * random.integers(-2, 3, n)
+    frame = pd.DataFrame({"symbol": np.array(["a", "b", "c"])[symbol], "price": price, "ts": np.arange(n)})
+    left = random.random(n) < 0.5
+    return [frame[left], frame[~left]]
+
+
+def test_it_looks_at_how_near_prices_are() -> None:
+    """The same prices in an order without sense are keys and nothing else."""
+    sides = prices()
+    shuffled = np.random.default_rng(4).permutation(10_000)
+    odd = [side.assign(price=shuffled[(4 * side["price"]).astype(int) + 2_000].astype(str)) for side in sides]
+    join = ps.WindowJoin(2_000, ps.Tuples(200), policy="learned", warmup=2_000)
+    near, far = (join.run(*each, on=["symbol", "price"], time="ts").stats for each in (sides, odd))
+    assert near.exact == far.exact
+    assert near.results > 1.02 * far.results
+    assert near.peak_bytes > far.peak_bytes  # the list of places is told
+
+
+@pytest.mark.parametrize("policy", ["learned", "auto"])
+def test_whole_numbers_need_no_list(policy: str) -> None:
+    """So that they may be near to each other under a budget of bytes and on streams, whatever the batches."""
+    sides = [side.assign(key=(4 * side["price"]).astype(int))[["key", "ts"]] for side in prices(3_000)]
+    join = ps.WindowJoin(1_000, ps.Tuples(100), policy=policy)
+    whole = join.run(*sides, on="key", time="ts").stats
+    arrivals = arrivals_of(*sides, "key", "ts")
+    key, places = arrivals.placed(listed=False)
+    assert places is not None
+    for numeric, same in ((True, True), (False, False)):
+        state = join.start(numeric=numeric)
+        for cut in np.array_split(np.arange(len(arrivals)), 7):
+            state.process(arrivals.stream[cut], key[cut], arrivals.time[cut], arrivals.row[cut])
+            state = type(state).restore(state.snapshot())
+        assert (state.totals()["results"] == whole.results) is same
+    bounded = ps.WindowJoin(1_000, ps.Bytes("600 KiB"), policy=policy).run(*sides, on="key", time="ts").stats
+    assert bounded.peak_bytes <= 600 << 10
 
 
 @pytest.mark.parametrize("options", ["span=0", "span=x", "memory=1", "memory=-3"])

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.columns import Table, codes_of, column, column_names, labels_of, times_of
+from penstock.columns import Table, codes_of, column, column_names, labels_of, places_of, times_of
 from penstock.errors import ColumnError
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS
+from penstock.kernels.places import LISTED, THEMSELVES, Places, new_places
 from penstock.payload import row_bytes
 from penstock.policies.base import Trace
 
@@ -32,6 +33,7 @@ class Arrivals:
     unit: str
     nulls: tuple[int, int]
     labels: Callable[[], np.ndarray] | None = None  # the key of each code, when asked for
+    listed: Callable[[], tuple[np.ndarray, np.ndarray] | None] | None = None  # where they lie, likewise
 
     def __len__(self) -> int:
         return len(self.key)
@@ -65,6 +67,14 @@ class Arrivals:
         if labels.dtype.kind == "i" or (labels.dtype.kind == "f" and _are_whole(labels)):
             return labels.astype(np.int64)[self.key], None
         return self.key, labels
+
+    def placed(self, listed: bool) -> tuple[np.ndarray, Places | None]:
+        """Keys, and where they lie: whole numbers as they are, others with a list if there may be one."""
+        key, labels = self.valued()
+        if labels is None and key is not self.key:
+            return key, new_places(THEMSELVES)
+        places = self.listed() if listed and self.listed is not None else None
+        return self.key, None if places is None else new_places(LISTED, *places)
 
     def batch(self, clocked: np.ndarray, start: int, stop: int) -> Batch:
         """A slice for a driver."""
@@ -138,6 +148,7 @@ def arrivals_of(
         unit=times.unit,
         nulls=(int(np.count_nonzero(codes[0] < 0)), int(np.count_nonzero(codes[1] < 0))),
         labels=partial(labels_of, keys, codes, count),
+        listed=partial(places_of, keys, codes, count),
     )
     for side in (0, 1):
         merged.stream[place[side]] = side

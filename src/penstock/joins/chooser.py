@@ -12,6 +12,7 @@ from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS, Store
+from penstock.kernels.places import Places
 from penstock.kernels.scholar import Scholar, attend_batch, new_scholar
 from penstock.policies import Policy
 from penstock.policies.learned import Learned
@@ -28,13 +29,15 @@ COUNTS = 0.3  # of a small join's memory, for its key counts
 class Chooser:
     """The small joins, their results lately, and the history that tells a new policy what has been."""
 
-    def __init__(self, config: Config, small: list[JoinState] | None = None) -> None:
+    def __init__(
+        self, config: Config, small: list[JoinState] | None = None, places: Places | None = None
+    ) -> None:
         self.config = config
         self.policies: list[Policy] = config.policy.among()  # type: ignore[attr-defined]
         self.allowance = allowance(config)
         self.halvings = sampling(config, self.allowance)
         self.small = self._small() if small is None else small
-        self.scholar = new_scholar_for(config)
+        self.scholar = new_scholar_for(config, places)
         margin = config.policy.margin  # type: ignore[attr-defined]
         self.contest = Contest(len(self.policies), sum(config.capacities), margin, self.halvings)
         self.peak = 0
@@ -115,7 +118,7 @@ def type_of(config: Config) -> type[JoinState]:
     return JoinState
 
 
-def new_scholar_for(config: Config) -> Scholar:
+def new_scholar_for(config: Config, places: Places | None = None) -> Scholar:
     """The history that a join keeps whichever policy it follows."""
     known = next((p for p in config.policy.among() if isinstance(p, Learned)), Learned())  # type: ignore[attr-defined]
     return new_scholar(
@@ -126,6 +129,7 @@ def new_scholar_for(config: Config) -> Scholar:
         config.window.horizons,
         config.window.kind,
         config.count_bytes,
+        places or config.places,
     )
 
 
@@ -150,6 +154,7 @@ def small_config(config: Config, policy: Policy, halvings: int, most: float) -> 
         warmup=0,
         rates=None,
         sketch_bytes=min(config.sketch_bytes, 1024),
+        numeric=False,  # where a stream is now is not to be told from a sample of its keys
     )
 
 

@@ -24,6 +24,7 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
+from penstock.kernels.places import THEMSELVES, Places, new_places
 from penstock.kernels.sketch import Sketch, new_sketch
 from penstock.kernels.stream import Flow, new_flow
 from penstock.policies.base import Policy, Setting, Trace
@@ -56,13 +57,18 @@ class Config:
     lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
     choosing_bytes: int | None = None  # under a byte budget, for the small joins of a policy that chooses
+    numeric: bool = False  # keys are numbers, so that one may be near to another
 
     def build(
-        self, trace: Trace | None = None, labels: np.ndarray | None = None, policy: Policy | None = None
+        self,
+        trace: Trace | None = None,
+        labels: np.ndarray | None = None,
+        policy: Policy | None = None,
+        places: Places | None = None,
     ) -> tuple[Store, Any]:
         """An empty store and the state of the policy, or of one that it follows.
 
-        `labels` are the keys that codes stand for.
+        `labels` are the keys that codes stand for, `places` where these lie.
         """
         policy = policy or self.policy
         store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
@@ -87,8 +93,14 @@ class Config:
             warmup=self.warmup,
             step=self.step,
             labels=labels,
+            places=places or self.places,
         )
         return store, policy.build(setting)
+
+    @property
+    def places(self) -> Places | None:
+        """Where keys lie if nothing else is told of them."""
+        return new_places(THEMSELVES) if self.numeric else None
 
     def build_flow(self) -> tuple[Flow, Sketch] | None:
         """For streams that advance each at its own pace: how far they have come, and what was lost."""

@@ -32,6 +32,7 @@ from penstock.kernels.layout import (
     RESULTS,
     SAME_TICK,
 )
+from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
 from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
@@ -68,10 +69,16 @@ class JoinState:
     [1]
     """
 
-    def __init__(self, config: Config, trace: Trace | None = None, labels: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        trace: Trace | None = None,
+        labels: np.ndarray | None = None,
+        places: Places | None = None,
+    ) -> None:
         self.config = config
-        self.chooser = Chooser(config) if config.policy.chooses else None
-        self.store, self.policy = config.build(trace, labels, self.running)
+        self.chooser = Chooser(config, places=places) if config.policy.chooses else None
+        self.store, self.policy = config.build(trace, labels, self.running, places)
         if self.chooser is not None:
             self.policy = self.running.inform(self.policy, self.chooser.scholar)
         self.seconds = 0.0
@@ -182,7 +189,7 @@ class JoinState:
                 out.ends[PAIRS] = 0
             else:
                 out = out._replace(pairs=np.empty((2 * len(out.pairs), 2), np.int64))
-        self.peak_beyond = max(self.peak_beyond, self.running.bytes_beyond(self.policy))
+        self.peak_beyond = max(self.peak_beyond, self._beyond)
         pairs.append(out.pairs[: out.ends[PAIRS]])
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
 
@@ -193,7 +200,7 @@ class JoinState:
     def _follow(self, policy: Policy) -> None:
         """Change to the policy that does best on the sample."""
         assert self.chooser is not None
-        self.peak_beyond = max(self.peak_beyond, self.running.bytes_beyond(self.policy))
+        self.peak_beyond = max(self.peak_beyond, self._beyond)
         self.chooser.peak = self.table_bytes
         self.chooser.change(policy)
         settlers = settlers_of(self.store)
@@ -238,12 +245,19 @@ class JoinState:
         return self.table_bytes + payload + self.peak_beyond
 
     @property
+    def _beyond(self) -> int:
+        """Bytes that grow with the keys: exact counts, and the list of where keys lie."""
+        listed = 0
+        if self.chooser is not None and not isinstance(self.policy, LearnedState):
+            listed = listed_bytes(self.chooser.scholar.places)
+        return self.running.bytes_beyond(self.policy) + listed
+
+    @property
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
-        beyond = self.running.bytes_beyond(self.policy)
         if self.chooser is None:
-            return table_bytes(self.store, self.policy) - beyond
-        real = table_bytes(self.store, self.policy, self.chooser.scholar) - beyond
+            return table_bytes(self.store, self.policy) - self._beyond
+        real = table_bytes(self.store, self.policy, self.chooser.scholar) - self._beyond
         return max(real + self.chooser.bytes, self.chooser.peak)
 
     def totals(self) -> dict[str, int]:

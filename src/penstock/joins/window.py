@@ -158,7 +158,10 @@ class WindowJoin:
         if config.policy.needs_future:
             trace = arrivals.trace(config.window.kind, config.step, keep)
         key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
-        state = JoinState(config, trace, labels).warm()
+        places = None
+        if config.policy.sees_places:  # a list of them grows with the keys, which no budget of bytes allows
+            key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
+        state = JoinState(config, trace, labels, places).warm()
         size = arrivals.size if len(arrivals.size) else None
         parts = [
             state.process(arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log),
@@ -193,6 +196,7 @@ class WindowJoin:
         row_bytes: float = 64.0,
         lateness: Any = None,
         sketch_bytes: int = 1 << 16,
+        numeric: bool = False,
     ) -> JoinState:
         """A state that takes arrivals batch by batch, for streams without an end.
 
@@ -203,7 +207,8 @@ class WindowJoin:
         Arrivals must come in order of time unless `lateness` is given, a span or one per stream: then each
         stream has its own progress, which stays that far behind its largest time, late arrivals are
         welcome, and the number of exact results is estimated from a sketch of `sketch_bytes` (see
-        `StreamState`).
+        `StreamState`). `numeric=True` says that keys are numbers whose order has a meaning, such as prices:
+        `learned` and `auto` then look at how near they are to each other.
 
         >>> import penstock as ps
         >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
@@ -239,6 +244,7 @@ class WindowJoin:
             None if lateness is None else behind_of(lateness, unit, window),
             sketch_bytes,
         )
+        config = dataclasses.replace(config, numeric=bool(numeric))
         if lateness is None:
             return JoinState(config)
         if self.step == "tick":

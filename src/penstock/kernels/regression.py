@@ -52,16 +52,20 @@ def learn(regression, stream, features, outcome, importance, keep):
 def solve(regression, stream, pull):
     """Set the weights to those that fit the examples, by Cholesky's decomposition. O(features^3).
 
-    `pull` is the weight of what was known beforehand, relative to the examples' mean square of a feature.
+    `pull` is the weight of what was known beforehand, relative to the examples' mean square of a feature
+    that has been seen.
     """
     n = regression.outcome.shape[1]
     lower = np.zeros((n, n))
     right = np.zeros(n)
-    mean = 0.0
+    mean, seen = 0.0, 0
     for i in range(n):
-        mean += regression.products[stream, i, i] / n
-    if mean <= 0.0:
+        if regression.products[stream, i, i] > 0.0:
+            mean += regression.products[stream, i, i]
+            seen += 1
+    if seen == 0:
         return
+    mean /= seen
     for i in range(n):
         ridge = pull * mean
         right[i] = regression.outcome[stream, i] + ridge * regression.prior[stream, i]

@@ -3,7 +3,8 @@
 Some of the arrivals, chosen by chance, are followed: what is known of the key is taken down, and after a
 span of arrivals compared with how often the other stream had the key meanwhile. A tuple that lives on is
 taken down again, until it would have expired; whether it was in the buffer does not matter. From these
-examples a regression learns which of the rates that the history keeps foretell matches best.
+examples a regression learns which of the rates that the history keeps foretell matches best, and how much it
+means that a key is near to where the other stream is now.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from penstock.kernels.history import (
     CLOCK,
     EVER,
     FADING,
+    KEY,
     RATES,
     ROW_BYTES,
     SCALES,
@@ -29,10 +31,15 @@ from penstock.kernels.history import (
 )
 from penstock.kernels.jit import borrow, jit, rare
 from penstock.kernels.layout import LANDMARK, ROWS, power_of_two
+from penstock.kernels.places import Places, anew, move, nearness, new_places
 from penstock.kernels.random import new_generators, uniform
 from penstock.kernels.regression import Regression, learn, new_regression, solve
 
-FEATURES = 2 * RATES + 1
+# Features: the rates of the other stream, those of the own, a constant, and nearness on several scales.
+CONSTANT = 2 * RATES
+NEAR = CONSTANT + 1
+SCALES_OF_NEARNESS = 3
+FEATURES = NEAR + SCALES_OF_NEARNESS
 SOLVE = 64  # examples between two fits
 MOST_FOLLOWED = 512
 
@@ -75,6 +82,7 @@ class Scholar(NamedTuple):
     clock: np.ndarray  # per stream
     horizon: np.ndarray  # per stream
     random: np.ndarray
+    places: Places
 
 
 def new_scholar(
@@ -85,8 +93,9 @@ def new_scholar(
     horizons: tuple[float, ...],
     window: int,
     most_bytes: int | None = None,
+    places: Places | None = None,
 ) -> Scholar:
-    """One that knows nothing yet, for a buffer of so many tuples."""
+    """One that knows nothing yet, for a buffer of so many tuples; `places` say where keys lie."""
     rows, followed = max(4096, power_of_two(2 * total)), min(MOST_FOLLOWED, max(32, total // 8))
     if most_bytes is not None:
         per_example = 8 * (EXAMPLE + FEATURES + 2)
@@ -115,6 +124,7 @@ def new_scholar(
         clock=np.full(2, -1, time_dtype),
         horizon=np.array(horizons, time_dtype),
         random=new_generators(1),
+        places=new_places() if places is None else anew(places),
     )
 
 
@@ -126,6 +136,7 @@ def attend(scholar, stream, key):
     row = take_row(history, key)
     if row >= 0:
         note(history, row, stream)
+    move(scholar.places, stream, key)
     counters = scholar.counters
     if counters[UNDER_WAY] > 0 and scholar.example[counters[OLDEST], E_DUE] <= history.meta[CLOCK]:
         _conclude(scholar)
@@ -158,7 +169,8 @@ def _attend_batch(scholar, stream, key, time, start, stop):
 def rate(scholar, row, stream):
     """The matches per arrival that a tuple of this stream and the key of this row may expect."""
     history, weight = scholar.history, scholar.regression.weight[stream]
-    found = weight[2 * RATES] * scholar.parameters[USUAL + stream] / scholar.parameters[SPAN]
+    usual = scholar.parameters[USUAL + stream] / scholar.parameters[SPAN]
+    found = weight[CONSTANT] * usual
     if row >= 0:
         part, norm = history.part[row], history.norm
         fading = faded(history, row)
@@ -169,6 +181,11 @@ def rate(scholar, row, stream):
             fading = fading * fading
         ever = part[EVER + 1 - stream] / norm[SCALES]
         found += weight[SCALES] * ever + weight[RATES + SCALES] * part[EVER + stream] / norm[SCALES]
+        near = nearness(scholar.places, stream, history.word[row, KEY])
+        for i in range(SCALES_OF_NEARNESS):
+            found += weight[NEAR + i] * near * usual
+            near = near * near
+            near = near * near
         found = max(found, 1e-3 * ever)
     return max(found, 1e-12)
 
@@ -216,7 +233,13 @@ def _follow(scholar, row, stream, time, born):
         fading = fading * fading
     seen[SCALES] = part[EVER + 1 - stream] / norm[SCALES]
     seen[RATES + SCALES] = part[EVER + stream] / norm[SCALES]
-    seen[2 * RATES] = scholar.parameters[USUAL + stream] / scholar.parameters[SPAN]
+    usual = scholar.parameters[USUAL + stream] / scholar.parameters[SPAN]
+    seen[CONSTANT] = usual
+    near = nearness(scholar.places, stream, history.word[row, KEY])
+    for i in range(SCALES_OF_NEARNESS):
+        seen[NEAR + i] = near * usual
+        near = near * near
+        near = near * near
     seen[FEATURES] = part[EVER + 1 - stream]
 
 

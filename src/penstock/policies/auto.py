@@ -39,6 +39,7 @@ class Auto(Policy):
     cost: ClassVar[str] = "that of the policy it follows, of learned's history, and of small simulations"
     paper: ClassVar[str] = "none; miniature simulation follows Waldspurger, Saemundsson and Ahmad 2017"
     counts_keys: ClassVar[bool] = True
+    sees_places: ClassVar[bool] = True
     caches: ClassVar[bool] = True
     many: ClassVar[bool] = False
     chooses: ClassVar[bool] = True

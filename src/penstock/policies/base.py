@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.errors import PolicyOptionError, UnknownPolicyError
 from penstock.kernels.layout import TIMED, Store
+from penstock.kernels.places import Places
 from penstock.kernels.scholar import Scholar
 
 
@@ -46,6 +47,7 @@ class Setting:
     warmup: int = 0  # first steps whose results do not count
     step: str = "arrival"  # or "tick"
     labels: np.ndarray | None = None  # the key of each code; None: codes are whole numbers that are keys
+    places: Places | None = None  # where keys lie that are numbers or carry one; None: nowhere
 
     @property
     def total(self) -> int:
@@ -97,6 +99,7 @@ class Policy:
     needs_model: ClassVar[bool] = False
     by_recency: ClassVar[bool] = False  # any use counts alike, however small its share in a result
     reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
+    sees_places: ClassVar[bool] = False  # uses how near keys are that are numbers or carry one, if told
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.chooser`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 

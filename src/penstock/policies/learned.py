@@ -24,6 +24,7 @@ from penstock.kernels.layout import (
     Store,
 )
 from penstock.kernels.layout import KEY as STORED_KEY
+from penstock.kernels.places import listed_bytes
 from penstock.kernels.ranking import Ranking, check_ranking, new_ranking, rank, unrank
 from penstock.kernels.scholar import Scholar, attend, check_scholar, new_scholar, worth
 from penstock.policies.base import Policy, Setting, is_number
@@ -51,7 +52,8 @@ class Learned(Policy):
     scales) and ever, by weights that are fitted while the join runs: some of the tuples, chosen by chance,
     are followed through their whole lifetime whether they are in the buffer or not, and their matches
     compared with what was known of their keys before. So a stream of independent keys gets weights like
-    those of PROB, one whose popular keys come and go weights more like those of LRU.
+    those of PROB, one whose popular keys come and go weights more like those of LRU. Where keys are numbers
+    or carry one (a price beside a symbol), how near a key is to the other stream's current value counts too.
 
     Matches count over `span` times as many arrivals as the buffer holds, or until the tuple expires;
     `memory` is the number of examples after which an old one has faded to a third. A score is brought up to
@@ -74,6 +76,7 @@ class Learned(Policy):
     paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
+    sees_places: ClassVar[bool] = True
     many: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -90,12 +93,17 @@ class Learned(Policy):
             setting.horizons,
             setting.window,
             setting.count_bytes,
+            setting.places,
         )
         return LearnedState(new_ranking(setting.capacities), scholar, np.zeros(1, np.int64))
 
     def inform(self, state: LearnedState, scholar: Scholar) -> LearnedState:
         """All there is to know."""
         return state._replace(scholar=scholar)
+
+    def bytes_beyond(self, state: LearnedState) -> int:
+        """The list of where keys lie, if there is one."""
+        return listed_bytes(state.scholar.places)
 
     def check(self, state: Any, store: Store) -> None:
         """The heap is one, and every key is in it by its oldest tuple."""

@@ -163,6 +163,7 @@ class JoinSpec(Spec):
             row_bytes=self.row_bytes,
             lateness=self.lateness,
             sketch_bytes=self.sketch_bytes,
+            numeric=not self.hashed,
         )
         assert isinstance(state, StreamState)
         return state
