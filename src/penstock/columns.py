@@ -160,7 +160,12 @@ def _in_unit(series: pd.Series, unit: str) -> np.ndarray:
 
 def _naive(series: pd.Series) -> pd.Series:
     if series.dtype == object or isinstance(series.dtype, pd.ArrowDtype):
-        series = pd.to_datetime(series, utc=True)
+        try:
+            series = pd.to_datetime(series, utc=True)
+        except (ValueError, OverflowError) as error:
+            raise ColumnError(
+                f"The timestamps of the column {series.name!r} cannot be read: {error}"
+            ) from error
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     return series
@@ -283,7 +288,8 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
     joined = np.concatenate(parts)
     try:
         if joined.dtype == object and pd.api.types.infer_dtype(joined, skipna=True) == "string":
-            return _text_codes(joined)
+            codes, texts = text_codes(joined)
+            return codes, len(texts)
         codes, uniques = pd.factorize(joined)
     except TypeError as error:
         raise ColumnError(
@@ -293,11 +299,14 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
     return codes.astype(np.int64), len(uniques)
 
 
-def _text_codes(texts: np.ndarray) -> tuple[np.ndarray, int]:
-    """Codes of texts, by Arrow: pandas would end them at their first NUL."""
+def text_codes(texts: np.ndarray | pd.Series) -> tuple[np.ndarray, pa.Array]:
+    """Codes of texts, -1 for null, and what they stand for.
+
+    By Arrow: pandas would end texts at their first NUL.
+    """
     encoded = pa.array(texts, pa.large_string(), from_pandas=True).dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64), len(encoded.dictionary)
+    return codes.astype(np.int64), encoded.dictionary
 
 
 def _values(series: pd.Series) -> np.ndarray:

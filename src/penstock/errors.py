@@ -10,6 +10,9 @@ import difflib
 import queue
 from collections.abc import Iterable
 
+LONGEST = 60  # letters of what was found
+END = "the end of the text"
+
 
 class PenstockError(ValueError):
     """Root of all errors that Penstock raises on purpose.
@@ -45,7 +48,35 @@ class SnapshotError(PenstockError):
 
 
 class PatternError(PenstockError):
-    """An event pattern does not make sense: names, negations, predicates or its window."""
+    """An event pattern does not make sense: names, negations, predicates or its window.
+
+    `about` is the part that is wrong and `expected` what should stand there instead. Where the pattern was
+    read from a text, the message begins with the place of that part.
+    """
+
+    def __init__(self, message: str, about: object = None, expected: str = "") -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.place: tuple[int, int] | None = getattr(about, "place", None)
+
+    def shown(self, text: str, offset: int = 0) -> PatternError:
+        """The same error with line, column and a caret; `offset` is where in the text places count from.
+
+        >>> from penstock.errors import PatternError
+        >>> error = PatternError("There is no such thing.", expected="a thing")
+        >>> error.place = 4, 7
+        >>> print(error.shown("SEQ(abc)"))
+        line 1, column 5: found 'abc', expected a thing
+          SEQ(abc)
+              ^
+        There is no such thing.
+        """
+        if self.place is None:
+            return self
+        start, end = (each + offset for each in self.place)
+        words = " ".join(text[start:end].split())
+        found = repr(words if len(words) <= LONGEST else f"{words[:LONGEST]}...") if words else END
+        return type(self)(f"{pointed(text, start, found, self.expected)}\n{self}")
 
 
 class PatternSyntaxError(PatternError):

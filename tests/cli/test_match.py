@@ -48,8 +48,11 @@ def test_explain_needs_no_events_to_be_read(files, tmp_path: Path) -> None:
 def test_errors_are_one_line(files, tmp_path: Path) -> None:
     bad = tmp_path / "bad.neel"
     bad.write_text("PATTERN SEQ(A+) WITHIN 5")
+    binary = tmp_path / "binary.neel"
+    binary.write_bytes(b"\xff\xfe")
     for arguments, said in (
         ((bad, files[1]), "Kleene"),
+        ((binary, files[1]), "not a text with a pattern"),
         ((tmp_path / "none.neel", files[1]), "no file"),
         ((*files, "--type", "knd", "--time", "at"), "did you mean 'kind'"),
         ((*files, "--time", "when"), "no column 'when'"),

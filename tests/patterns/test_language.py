@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from random import Random
 
 import pytest
@@ -97,8 +98,20 @@ def test_syntax_errors_show_the_place(text: str, line: int, column: int, said: s
         ("SEQ(A+, B) WITHIN 5", KleeneError, "Kleene"),
         ("SEQ(A*, B) WITHIN 5", KleeneError, "Kleene"),
         ("SEQ(A{2}, B) WITHIN 5", KleeneError, "Kleene"),
+        ("SEQ(A a[], B) WITHIN 5", KleeneError, "Kleene"),
+        ("SEQ(A? a, B) WITHIN 5", KleeneError, "Kleene"),
+        ("SEQ(A, B)+ WITHIN 5", KleeneError, "Kleene"),
         ("SEQ(A, B) SKIP TILL NEXT WITHIN 5", SkipStrategyError, "skip till any match"),
-        ("SEQ(A a, B b) WITHIN 5 STRICT", PatternError, "WITHIN"),
+        ("SEQ(A, B) WITHIN 5 SKIP TILL NEXT MATCH", SkipStrategyError, "skip till any match"),
+        ("SEQ(A, B) WITHIN 5 AFTER MATCH SKIP PAST LAST ROW", SkipStrategyError, "skip till any match"),
+        ("SEQ(A, B) WITHIN 5 s skip_till_next_match", SkipStrategyError, "skip till any match"),
+        ("skip_till_next_match(A, B) WITHIN 5", SkipStrategyError, "skip till any match"),
+        ("SEQ(A a, B b) WITHIN 5 STRICT", SkipStrategyError, "skip till any match"),
+        ("SEQ(A -> B) WITHIN 5", SkipStrategyError, "skip till any match"),
+        ("SEQ(A a, B b, a.x + 1 = b.x) WITHIN 5", PatternSyntaxError, "expected a comparison"),
+        ("SEQ(A a, B b) WITHIN 5 RETURN *", PatternSyntaxError, "expected a name"),
+        ("SEQ(A a, next_day b, partition ~ b) WITHIN 5", PatternSyntaxError, "found '~'"),
+        ("SEQ(A a, B b) WITHIN 5;", PatternSyntaxError, "found ';'"),
         ("SEQ(A, !!B) WITHIN 5", PatternError, "absence of an absence"),
         ("SEQ(A, !(!B)) WITHIN 5", PatternError, "absence of an absence"),
         ("SEQ(!A, !B) WITHIN 5", PatternError, "only negations"),
@@ -118,13 +131,92 @@ def test_syntax_errors_show_the_place(text: str, line: int, column: int, said: s
         ("SEQ(A a, B b) WITHIN 3 moons", PatternError, "not a unit"),
         ("SEQ(A a, B b) WITHIN 1e999", PatternError, "too large"),
         ("SEQ(A a, a.x = 2024-13-45) WITHIN 5", PatternError, "not a timestamp"),
-        ("SEQ(true a, B) WITHIN 5", PatternError, ""),
+        ("SEQ(A a, a.x = 2024-05-01T12:00:00.123456789) WITHIN 5", PatternError, "finer than a microsecond"),
+        ('SEQ("", B) WITHIN 5', PatternError, "is a text"),
+        ("SEQ(A and, B) WITHIN 5", PatternError, "not a variable"),
+        ("SEQ(true a, B) WITHIN 5", PatternSyntaxError, "found 'a'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, kind: type[PatternError], said: str) -> None:
     with pytest.raises(kind) as caught:
         ps.Pattern.parse("PATTERN " + text)
-    assert said in str(caught.value)
+    message = str(caught.value)
+    assert type(caught.value) is kind
+    assert said in message
+    assert re.match(r"line 1, column \d+: found .+, expected .+\n  PATTERN .*\n +\^", message)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "head"),
+    [
+        (
+            "PATTERN SEQ(A a,\n  B b, a.x = c.x) WITHIN 5",
+            2,
+            14,
+            "found 'c.x', expected a variable of the pattern",
+        ),
+        ("PATTERN SEQ(A a,\n  OR(B, !C)) WITHIN 5", 2, 9, "found '!C', expected an event, SEQ, AND or OR"),
+        ("PATTERN SEQ(A a, B a) WITHIN 5", 1, 18, "found 'B a', expected another variable"),
+        ("PATTERN SEQ(A, B)", 1, 18, "found the end of the text, expected WITHIN"),
+        ("PATTERN SEQ(A, B) WITHIN 3 moons", 1, 28, "found 'moons', expected a unit of time or EVENTS"),
+        (
+            "PATTERN A WITHIN 5 RETURN A,\nB.x AS y",
+            2,
+            1,
+            "found 'B.x AS y', expected a variable of the pattern",
+        ),
+        ("PATTERN SEQ(A a{2}, B) WITHIN 5", 1, 16, "found '{', expected ')', ','"),
+    ],
+)
+def test_errors_of_sense_show_the_place(text: str, line: int, column: int, head: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        ps.Pattern.parse(text)
+    first, shown, caret, _ = str(caught.value).split("\n")
+    assert first == f"line {line}, column {column}: {head}"
+    assert shown == f"  {text.splitlines()[line - 1]}"
+    assert caret.index("^") == column + 1
+
+
+def test_what_cannot_be_built_is_refused() -> None:
+    tall = E("A")
+    for _ in range(99):
+        tall = Seq(tall)
+    assert ps.Pattern.parse(str(ps.Pattern(tall, 5))).expression == tall
+    with pytest.raises(PatternError, match="flatter"):
+        Seq(Seq(tall))
+    with pytest.raises(PatternError, match="more than 1,000 events"):
+        ps.Pattern(Seq(*[E("A")] * 1_001), 5)
+    for wrong in (5, None, [None]):
+        with pytest.raises(PatternError, match="returns takes"):
+            ps.Pattern(E("A"), 5, wrong)
+    for variable in ("disk full", "", 5):
+        with pytest.raises(PatternError, match="not a variable"):
+            Attr(variable, "x")
+    for name in ("", None):
+        with pytest.raises(PatternError, match="name of an attribute"):
+            Attr("a", name)
+    with pytest.raises(PatternError, match="from 1 up"):
+        ps.Pattern(E("A"), "² events")
+
+
+def test_numpy_and_pandas_values_are_numbers_and_times() -> None:
+    import numpy as np
+    import pandas as pd
+
+    a = Attr("a", "x")
+    where = [Compare(a, "=", each) for each in (np.int64(3), np.float64(2.5), pd.Timestamp("2024-05-01"))]
+    pattern = ps.Pattern(Seq(E("A", "a"), where=where), np.int64(5))
+    text = "PATTERN SEQ(A a, a.x = 3, a.x = 2.5, a.x = 2024-05-01T00:00:00) WITHIN 5"
+    assert str(pattern) == text
+    assert ps.Pattern.parse(text) == pattern
+    with pytest.raises(PatternError, match="finer than a microsecond"):
+        Compare(a, "=", pd.Timestamp("2024-05-01T00:00:00.123456789"))
+
+
+@pytest.mark.parametrize("within", ["5ms", "1h30min", "1 h, 30 min", " 2   minutes "])
+def test_windows_are_spelled_in_one_way(within: str) -> None:
+    pattern = ps.Pattern(E("A"), within)
+    assert ps.Pattern.parse(str(pattern)) == pattern
 
 
 EVENTS = {"type": ["A", "B", "B"], "ts": [1, 2, 9], "x": [1, 2, None], "s": ["u", "v", "w"]}

@@ -16,6 +16,8 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import match_pattern
+from penstock.spark.bucket import Batch
+from penstock.spark.event_pack import BUCKET, event_packer
 from penstock.spark.ledger import SEAL
 from penstock.spark.matcher import Matcher, MatchSpec
 from tests.spark.conftest import write_files
@@ -118,6 +120,43 @@ def test_partitions_that_are_given_and_structs(spark: Any) -> None:
         assert match_pattern(frame, text).count() == 1
 
 
+@pytest.mark.filterwarnings("ignore:No equality predicate")
+def test_ties_stand_in_one_order_in_batches_and_streams(
+    spark: Any, stream_of: Any, collected: Any, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame(
+        {"type": list("ABAB"), "ts": [1] * 4, "k": [None, "x", "z", None], "n": [1, 2, 3, 4]}
+    )
+    text = "PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.n AS first, b.n AS last"
+    folder = write_files(tmp_path / "in", [frame])
+    expected = {(3, 4): 1, (1, 4): 1}  # by k, nulls last: 2, 3, 1, 4
+    batch = match_pattern(spark.read.parquet(str(folder)), text, order=["k", "n"])
+    assert pairs(batch.toPandas()) == expected
+    stream = match_pattern(stream_of(folder), text, order=["k", "n"])
+    assert pairs(collected(stream)[0]) == expected
+
+
+def test_whole_times_that_no_float_has_are_not_late() -> None:
+    first = 1_700_000_000_000_000_200  # the nearest float is 56 later
+    spec = MatchSpec(
+        ps.Pattern.parse("PATTERN SEQ(A a, B b) WITHIN 9"), "type", "ts", "int64", "ns", 2, (), (), "columnar"
+    )
+    matcher, found = Matcher(spec), 0
+    for i, kind in enumerate("AABBx"):
+        table = pa.table({"type": [kind], "ts": [first + 3 * i], BUCKET: pa.array([0], pa.int32())})
+        (packed,) = [
+            each.to_pylist()[0]
+            for each in event_packer("ts", "int64", [0])(iter(table.to_batches()))
+            if each["label"][0].as_py() == 0
+        ]
+        assert packed["latest"] <= first + 3 * i
+        found += sum(
+            t.num_rows for t in matcher.process(Batch([(0, packed["blob"])], latest=packed["latest"]))
+        )
+        assert matcher.figures.late == 0
+    assert found == 4
+
+
 def test_bad_calls_are_refused(spark: Any) -> None:
     frame = spark.createDataFrame([("A", 1, "x")], "type string, ts long, who string")
     good = "PATTERN SEQ(A a, B b, a.who = b.who) WITHIN 5"
@@ -128,6 +167,19 @@ def test_bad_calls_are_refused(spark: Any) -> None:
         (lambda: match_pattern(frame, good, budget="10 %", strategy="object"), "in bytes"),
         (lambda: match_pattern({"type": []}, good), "takes a Spark DataFrame"),
         (lambda: match_pattern(frame, "PATTERN SEQ(A WITHIN 5"), "line 1, column"),
+        (lambda: match_pattern(frame, 5), "A pattern is a text"),
+        (lambda: match_pattern(frame, good, order=5), "order takes the name"),
+        (lambda: match_pattern(frame, good, partition_by=5), "partition_by takes the name"),
+        (lambda: match_pattern(frame, good, name=""), "a text"),
+        (lambda: match_pattern(frame, good, budget=0, strategy="object"), "at least one byte"),
+        (lambda: match_pattern(frame, "PATTERN SEQ(A a, B b, a.who = 3) WITHIN 5"), "a text with a number"),
+        (
+            lambda: match_pattern(frame, "PATTERN SEQ(A a, B b, a.who = b.ts) WITHIN 5"),
+            "a number with a text",
+        ),
+        (lambda: match_pattern(frame, "PATTERN SEQ(A match_start, B b) WITHIN 5"), "with AS"),
+        (lambda: match_pattern(frame.withColumnRenamed("who", BUCKET), "PATTERN A WITHIN 5"), "rename it"),
+        (lambda: match_pattern(frame.selectExpr("array(type) type", "ts"), "PATTERN A WITHIN 5"), "no types"),
     ):
         with pytest.raises(PenstockError, match=said):
             call()

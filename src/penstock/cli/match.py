@@ -36,7 +36,11 @@ def match(
     writable(out)
     if not query.is_file():
         raise PenstockError(f"There is no file '{query}' with a pattern.")
-    pattern = Pattern.parse(query.read_text(encoding="utf-8"))
+    try:
+        text = query.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PenstockError(f"'{query}' is not a text with a pattern: {error}.") from error
+    pattern = Pattern.parse(text)
     if explain:
         typer.echo(pattern.explain())
         return

@@ -16,6 +16,7 @@ from penstock.errors import PatternError, hint
 from penstock.patterns.nodes import Attr, Compare, Const, E, Item, Not, Part
 
 EVENT = "EVENT"
+MOST = 1_000  # events in a pattern
 Branches = tuple[tuple[int, int], ...]  # (number of the OR, number of its component)
 
 
@@ -140,17 +141,27 @@ class _Reader:
         self.scopes: list[tuple[int, ...]] = []
         self.ors = 0
         self.waiting: list[tuple[Compare, tuple[int, ...], Branches]] = []
-        self.given = Counter(_given(part))
+        self.given: set[str] = set()
+        self.taken: set[str] = set()  # names of slots
         self.seen: Counter[str] = Counter()
-        for name, times in self.given.items():
-            if times > 1:
+        for event in _events(part):
+            if event.var is None:
+                continue
+            if event.var in self.given:
                 raise PatternError(
-                    f"The variable {name!r} stands for {times} events; give each a name of its own."
+                    f"The variable {event.var!r} stands for several events; give each a name of its own.",
+                    event,
+                    "another variable",
                 )
+            self.given.add(event.var)
 
     def walk(self, part: Part, scope: tuple[int, ...], branches: Branches) -> Node:
         if isinstance(part, E):
             number = len(self.slots)
+            if number >= MOST:
+                raise PatternError(
+                    f"The pattern has more than {MOST:,} events; split it into several.", part, "fewer events"
+                )
             self.slots.append(Slot(number, part.type, self._named(part), scope, branches))
             return Node(EVENT, number)
         assert not isinstance(part, Not)
@@ -175,25 +186,25 @@ class _Reader:
 
     def _named(self, event: E) -> str:
         """The variable, or the type, numbered from its second use on."""
-        if event.var is not None:
-            return event.var
-        while True:
+        name = event.var
+        while name is None:
             self.seen[event.type] += 1
             times = self.seen[event.type]
-            name = event.type if times == 1 else f"{event.type}_{times}"
-            if name not in self.given and all(slot.name != name for slot in self.slots):
-                return name
+            numbered = event.type if times == 1 else f"{event.type}_{times}"
+            if numbered not in self.given and numbered not in self.taken:
+                name = numbered
+        self.taken.add(name)
+        return name
 
 
-def _given(part: Part) -> Iterator[str]:
+def _events(part: Part) -> Iterator[E]:
     if isinstance(part, E):
-        if part.var is not None:
-            yield part.var
+        yield part
     elif isinstance(part, Not):
-        yield from _given(part.part)
+        yield from _events(part.part)
     else:
         for piece in part.parts:
-            yield from _given(piece)
+            yield from _events(piece)
 
 
 def analyse(part: Part, items: tuple[Item, ...]) -> Analysis:
@@ -209,9 +220,11 @@ def analyse(part: Part, items: tuple[Item, ...]) -> Analysis:
     return Analysis(root, reader.slots, predicates, reader.negations, names, reader.scopes)
 
 
-def _slot_of(name: str, where: object, names: dict[str, int]) -> int:
+def _slot_of(name: str, where: object, names: dict[str, int], about: object) -> int:
     if name not in names:
-        raise PatternError(f"{where}: there is no variable {name!r}{hint(name, names)}")
+        raise PatternError(
+            f"{where}: there is no variable {name!r}{hint(name, names)}", about, "a variable of the pattern"
+        )
     return names[name]
 
 
@@ -223,13 +236,15 @@ def _resolved(
     names: dict[str, int],
     slots: list[Slot],
 ) -> Predicate:
-    mentioned = [slots[_slot_of(each.var, compare, names)] for each in compare.attributes]
+    mentioned = [slots[_slot_of(each.var, compare, names, each)] for each in compare.attributes]
     chains = [scope, *(slot.scope for slot in mentioned)]
     deepest = max(chains, key=len)
     if any(deepest[: len(chain)] != chain for chain in chains):
         raise PatternError(
             f"{compare} reaches into a negation from beside it; what a negation looks for can be compared "
-            "with the match around it and with itself, not with another negation."
+            "with the match around it and with itself, not with another negation.",
+            compare,
+            "variables of one negation and of what is around it",
         )
     chosen = dict(branches)
     for slot in mentioned:
@@ -237,7 +252,9 @@ def _resolved(
             if chosen.setdefault(which, branch) != branch:
                 raise PatternError(
                     f"{compare} names two branches of one OR, which are never there together; give each "
-                    "branch a predicate of its own."
+                    "branch a predicate of its own.",
+                    compare,
+                    "variables of one branch",
                 )
     left, right = (
         Side(names[side.var], side.name) if isinstance(side, Attr) else side
@@ -247,12 +264,17 @@ def _resolved(
 
 
 def _check_items(items: tuple[Item, ...], names: dict[str, int], slots: list[Slot]) -> None:
+    seen: set[str] = set()
     for item in items:
-        slot = slots[_slot_of(item.var, f"RETURN {item}", names)]
+        slot = slots[_slot_of(item.var, f"RETURN {item}", names, item)]
         if not slot.positive:
             raise PatternError(
-                f"RETURN {item}: {item.var!r} is negated, so there is no such event in a match."
+                f"RETURN {item}: {item.var!r} is negated, so there is no such event in a match.",
+                item,
+                "a variable that is not negated",
             )
-    doubled = [name for name, times in Counter(item.name for item in items).items() if times > 1]
-    if doubled:
-        raise PatternError(f"RETURN has {doubled[0]!r} more than once; rename one with AS.")
+        if item.name in seen:
+            raise PatternError(
+                f"RETURN has {item.name!r} more than once; rename one with AS.", item, "another name, with AS"
+            )
+        seen.add(item.name)

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from penstock.columns import Table, column, column_names, row_count, times_of
+from penstock.columns import Table, column, column_names, row_count, text_codes, times_of
 from penstock.errors import ColumnError, hint
 from penstock.patterns.analysis import Analysis
 from penstock.patterns.span import Span
-from penstock.patterns.values import Values, check_kinds, values_of
+from penstock.patterns.values import NOTHING, Values, check_kinds, values_of
+
+WIDEST = 2**63 - 1  # wider than any two times are apart
 
 
 class Member(NamedTuple):
@@ -72,6 +74,7 @@ def batch_of(
     size = row_count(events)
     times = times_of([column(events, time_column, "event")], ["event"], unit)
     time = times.arrays[0]
+    _check_range(time, time_column)
     kinds = _numbered(column(events, type_column, "event"), type_names(members))
     order = np.arange(size, dtype=np.int64)
     if size > 1 and not bool((time[1:] >= time[:-1]).all()):
@@ -79,8 +82,6 @@ def batch_of(
     matter = kinds[order] >= 0
     rows = order[matter]
     columns = {name: values_of(column(events, name, "event")) for name in attributes}
-    for member in members:
-        check_kinds(member.analysis.predicates, columns)
     last = time[order[-1]] if size else None
     wanted = {member.span.events for member in members}
     axes = {
@@ -99,12 +100,45 @@ def batch_of(
     )
 
 
+def kinds_with(batch: Batch, before: dict[str, str], members: Sequence[Member]) -> dict[str, str]:
+    """The kinds of all columns so far, or an error if one has changed or two cannot be compared."""
+    kinds = dict(before)
+    for name, values in batch.columns.items():
+        known = kinds.get(name, NOTHING)
+        if NOTHING not in (known, values.kind) and known != values.kind:
+            raise ColumnError(f"The attribute {name!r} was a {known} and is now a {values.kind}.")
+        kinds[name] = known if values.kind == NOTHING else values.kind
+    for member in members:
+        check_kinds(member.analysis.predicates, kinds)
+    return kinds
+
+
 def _numbered(series: pd.Series, names: list[str]) -> np.ndarray:
     """The number of each event's type, -1 for types the patterns do not name."""
-    codes, uniques = pd.factorize(series)
+    uniques: Any
+    if pd.api.types.infer_dtype(series, skipna=True) == "string":
+        codes, texts = text_codes(series)
+        uniques = texts.to_pylist()
+    else:
+        try:
+            codes, uniques = pd.factorize(series)
+        except TypeError as error:
+            raise ColumnError(
+                f"The type column {series.name!r} holds values that are no types ({error}); allowed are "
+                "texts and numbers."
+            ) from error
     known = {name: i for i, name in enumerate(names)}
     numbers = np.array([known.get(str(value), -1) for value in uniques] + [-1], np.int64)
     return numbers[codes]
+
+
+def _check_range(time: np.ndarray, name: str) -> None:
+    """Refuse times whose difference would not fit into a number."""
+    most = 1e300 if time.dtype.kind == "f" else 2**62
+    if len(time) and (time.min() < -most or time.max() > most):
+        raise ColumnError(
+            f"The times of {name!r} reach too far; allowed are those from -{most:g} to {most:g}."
+        )
 
 
 def width_of(span: Span, unit: str, axis: np.ndarray | None = None) -> int | float:
@@ -112,4 +146,4 @@ def width_of(span: Span, unit: str, axis: np.ndarray | None = None) -> int | flo
     width = span.width(unit)
     if axis is not None and axis.dtype.kind == "f":
         return float(width)
-    return math.floor(width)
+    return min(math.floor(width), WIDEST)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from penstock.patterns.analysis import EVENT, Node
-from penstock.patterns.cache_pool import CachePool
+from penstock.patterns.cache_pool import RESULT_BYTES, SLOT_BYTES, CachePool
 from penstock.patterns.forms import Form, part_form
 from penstock.patterns.iterative import Ends, Iterative
 from penstock.patterns.span import first_within
@@ -25,6 +25,14 @@ class Result(NamedTuple):
     end: int
     positions: tuple[int, ...]  # of its slots, -1 where a branch is not there
     branches: tuple[int, ...]  # of its ORs, -1 where one is not there
+
+
+def bytes_of(results: list[Result]) -> int:
+    """What the kept results of one sub-query take."""
+    if not results:
+        return 0
+    slots = len(results[0].positions) + len(results[0].branches)
+    return len(results) * (RESULT_BYTES + SLOT_BYTES * slots)
 
 
 class Caches:

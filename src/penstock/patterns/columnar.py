@@ -74,6 +74,15 @@ class Columnar:
         """The row numbers of the events in memory."""
         return self.events.rows
 
+    @property
+    def windows(self) -> list[int]:
+        """Per pattern: how many windows back events are held."""
+        return [search.reach for search in self.searches]
+
+    def axis(self, by_events: bool) -> np.ndarray:
+        """The times, or positions, of the events in memory."""
+        return np.empty(0, np.int64) if self.events.axes is None else self.events.axes[by_events]
+
     def figures(self) -> dict[str, int]:
         """There is no cache."""
         return {"shared": self.shared}
@@ -196,6 +205,10 @@ class _Search:
         count = 0
         parts: list[np.ndarray] = []
         for alternative in self.alternatives:
+            if any(not len(given.candidates[slot]) for slot in alternative.slots):
+                continue
+            if len(alternative.slots) > len(given):
+                continue
             name = (given.by_events, given.width, limits)
             if room == 0 and not self.ahead and self._countable(alternative):
                 form = alternative_form(self.analysis, alternative, alternative.slots[-1])

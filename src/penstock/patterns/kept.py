@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns import Table
+from penstock.columns import Table, column_names
+from penstock.errors import ColumnError, hint
 from penstock.patterns.nodes import Attr, Item
 from penstock.payload import to_arrow
 
@@ -20,6 +21,19 @@ class Kept:
         self.table: pa.Table | None = None
         self.rows = np.empty(0, np.int64)
 
+    def check(self, events: Table) -> None:
+        """Refuse a batch that lacks a column, or whose columns do not go with those before."""
+        names = column_names(events)
+        for name in self.names:
+            if name not in names:
+                raise ColumnError(f"RETURN: the events have no column {name!r}{hint(name, names)}")
+        if self.table is not None:
+            new = to_arrow(events).select(self.names).schema
+            try:
+                pa.unify_schemas([self.table.schema, new], promote_options="permissive")
+            except pa.ArrowException as error:
+                raise ColumnError(f"RETURN: a column has another type than before ({error}).") from error
+
     def add(self, events: Table, rows: np.ndarray, first: int) -> None:
         """The rows of a batch that matter; `first` is the number of its first row."""
         if not self.names:
@@ -27,7 +41,7 @@ class Kept:
         source = to_arrow(events)
         part = pa.table({name: source[name] for name in self.names}).take(pa.array(rows - first))
         self.table = (
-            part if self.table is None else pa.concat_tables([self.table, part], promote_options="default")
+            part if self.table is None else pa.concat_tables([self.table, part], promote_options="permissive")
         )
         self.rows = np.concatenate([self.rows, rows])
 

@@ -8,11 +8,15 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from penstock.errors import PatternError
 
 OPERATORS = ("<", "<=", "=", "!=", ">=", ">")
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _HYPHENED = re.compile(r"[^\W\d]\w*(?:-\w+)*")
+_PART = "an event, SEQ, AND or OR"
+DEEPEST = 100  # parentheses within parentheses
 RESERVED = {"pattern", "within", "return", "as", "seq", "and", "or", "true", "false"}
 
 Value = int | float | str | bool | datetime.datetime
@@ -28,13 +32,39 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _check_word(name: Any) -> None:
+    """Refuse what cannot be written as a variable, such as a type in quotes that has none."""
+    if not isinstance(name, str) or not _PLAIN.fullmatch(name):
+        raise PatternError(
+            f"{name!r} is not a variable; give the event one, a word such as 'a' or 'last_trade'.",
+            expected="a variable",
+        )
+
+
 def _name(text: str, allowed: re.Pattern[str]) -> str:
     plain = allowed.fullmatch(text) is not None and text.lower() not in RESERVED
     return text if plain else quoted(text)
 
 
+class Placed:
+    """What may stand in a text; the parser says where, from its first letter to behind its last."""
+
+    place: ClassVar[tuple[int, int] | None] = None
+    depth: ClassVar[int] = 0  # how many parentheses of its text are within each other
+
+
+def _set_depth(outer: Placed, own: int, parts: tuple[Any, ...]) -> None:
+    depth = own + max((part.depth for part in parts), default=0)
+    if depth > DEEPEST:
+        raise PatternError(
+            f"More than {DEEPEST} parts are within each other; write a flatter pattern.",
+            expected="fewer levels",
+        )
+    object.__setattr__(outer, "depth", depth)
+
+
 @dataclass(frozen=True)
-class Attr:
+class Attr(Placed):
     """An attribute of a variable: `a.price`.
 
     >>> from penstock.patterns import Attr
@@ -45,12 +75,20 @@ class Attr:
     var: str
     name: str
 
+    def __post_init__(self) -> None:
+        _check_word(self.var)
+        if not isinstance(self.name, str) or not self.name:
+            raise PatternError(
+                f"The name of an attribute is a text; {self.name!r} was given.",
+                expected="the name of a column",
+            )
+
     def __str__(self) -> str:
         return f"{self.var}.{_name(self.name, _HYPHENED)}"
 
 
 @dataclass(frozen=True)
-class Const:
+class Const(Placed):
     """A number, text, truth value or timestamp in a comparison.
 
     >>> from penstock.patterns.nodes import Const
@@ -61,9 +99,19 @@ class Const:
     value: Value
 
     def __post_init__(self) -> None:
-        value = self.value
+        value: Any = self.value
+        if isinstance(value, np.generic):
+            value = value.item()
+            object.__setattr__(self, "value", value)
         if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             object.__setattr__(self, "value", datetime.datetime(value.year, value.month, value.day))
+        elif getattr(value, "nanosecond", 0):
+            raise PatternError(
+                f"{value} is finer than a microsecond; compare with a coarser timestamp.",
+                expected="a timestamp of microseconds",
+            )
+        elif hasattr(value, "to_pydatetime"):
+            object.__setattr__(self, "value", value.to_pydatetime())
         elif not isinstance(value, int | float | str | datetime.datetime):
             raise PatternError(
                 f"{value!r} cannot be compared with an attribute; allowed are numbers, texts, truth values "
@@ -96,7 +144,7 @@ Operand = Attr | Const
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(Placed):
     """One comparison of a predicate: `a.x < b.y`, `o.kind = "surgery"`.
 
     >>> from penstock.patterns import Attr, Compare
@@ -117,7 +165,8 @@ class Compare:
             raise PatternError(f"{self.op!r} is not a comparison. Allowed: {', '.join(OPERATORS)}")
         if isinstance(self.left, Const) and isinstance(self.right, Const):
             raise PatternError(
-                f"{self} compares two constants; one side must be an attribute, such as a.price."
+                f"{self} compares two constants; one side must be an attribute, such as a.price.",
+                expected="an attribute on one side",
             )
 
     def __str__(self) -> str:
@@ -130,7 +179,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class E:
+class E(Placed):
     """An event of a type, with a variable or without.
 
     >>> from penstock.patterns import E
@@ -143,12 +192,15 @@ class E:
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str) or not self.type:
-            raise PatternError(f"The type of an event is a text; {self.type!r} was given.")
+            raise PatternError(
+                f"The type of an event is a text; {self.type!r} was given.", expected="the type of an event"
+            )
         if self.var is not None and (
             not isinstance(self.var, str) or not _PLAIN.fullmatch(self.var) or self.var.lower() in RESERVED
         ):
             raise PatternError(
-                f"{self.var!r} is not a variable; a variable is a word such as 'a' or 'last_trade'."
+                f"{self.var!r} is not a variable; a variable is a word such as 'a' or 'last_trade'.",
+                expected="a variable",
             )
 
     def __str__(self) -> str:
@@ -156,7 +208,7 @@ class E:
 
 
 @dataclass(frozen=True)
-class Not:
+class Not(Placed):
     """The absence of a part; `where` belongs to the test for it.
 
     >>> from penstock.patterns import E, Not
@@ -171,11 +223,13 @@ class Not:
         if isinstance(self.part, Not):
             raise PatternError(
                 f"!!{self.part.part} is refused: the absence of an absence. Write {self.part.part} for what "
-                "must be there, or negate a SEQ that contains the negation."
+                "must be there, or negate a SEQ that contains the negation.",
+                expected=_PART,
             )
         if not isinstance(self.part, E | Group):
             raise PatternError(f"Not takes an event, SEQ, AND or OR; {self.part!r} was given.")
         object.__setattr__(self, "where", conditions_of(self.where))
+        _set_depth(self, 1 if self.where else 0, (self.part,))
 
     def __str__(self) -> str:
         if not self.where:
@@ -184,7 +238,7 @@ class Not:
 
 
 @dataclass(frozen=True, init=False)
-class Group:
+class Group(Placed):
     """SEQ, AND or OR of parts, with predicates."""
 
     parts: tuple[Part, ...]
@@ -195,13 +249,15 @@ class Group:
         for part in parts:
             if not isinstance(part, E | Not | Group):
                 raise PatternError(f"{self.op} takes events (E), Seq, And, Or and Not; {part!r} was given.")
+        _set_depth(self, 1, parts)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "where", conditions_of(where))
         if not parts:
             raise PatternError(f"{self.op} has no events; name at least one.")
         if all(isinstance(part, Not) for part in parts):
             raise PatternError(
-                f"{self.op} has only negations; at least one of its parts must be there to be found."
+                f"{self.op} has only negations; at least one of its parts must be there to be found.",
+                expected="a part that is not negated",
             )
 
     def __str__(self) -> str:
@@ -245,7 +301,9 @@ class Or(Group):
             if isinstance(part, Not):
                 raise PatternError(
                     f"{part} stands directly inside OR, where it is refused: an absence is found in an "
-                    "interval, and OR has none. Put it into a SEQ or AND with something that is there."
+                    "interval, and OR has none. Put it into a SEQ or AND with something that is there.",
+                    part,
+                    _PART,
                 )
         super().__init__(*parts, where=where)
 
@@ -254,7 +312,7 @@ Part = E | Not | Group
 
 
 @dataclass(frozen=True)
-class Item:
+class Item(Placed):
     """One column of RETURN: a variable or an attribute of one, perhaps under another name.
 
     >>> from penstock.patterns.nodes import Attr, Item
@@ -264,6 +322,12 @@ class Item:
 
     what: Attr | str
     alias: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.what, Attr):
+            _check_word(self.what)
+        if self.alias is not None and (not isinstance(self.alias, str) or not self.alias):
+            raise PatternError(f"AS takes a name; {self.alias!r} was given.", expected="the name of a column")
 
     @property
     def name(self) -> str:

@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.patterns.analysis import Node
-from penstock.patterns.cache_pool import ENTRY_BYTES, RESULT_BYTES
-from penstock.patterns.caching import Caches, Caching, Result, labels
+from penstock.patterns.cache_pool import ENTRY_BYTES
+from penstock.patterns.caching import Caches, Caching, Result, bytes_of, labels
 from penstock.patterns.iterative import Ends
 from penstock.patterns.show import label
 
@@ -45,8 +45,8 @@ class Partition:
 
     @property
     def bytes(self) -> int:
-        """About what it takes."""
-        return ENTRY_BYTES + RESULT_BYTES * len(self.results)
+        """What it takes."""
+        return ENTRY_BYTES + bytes_of(self.results)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,10 @@ class Options:
                 raise PatternError(
                     f"{name}={given!r} is not allowed; it must be a whole number from {least} up."
                 )
+        if not isinstance(self.count_only, bool):
+            raise PatternError(f"count_only={self.count_only!r} is not allowed; it must be True or False.")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise PatternError(f"seed={self.seed!r} is not allowed; it must be a whole number.")
         object.__setattr__(self, "policy", get(self.policy))
         if self.policy.name not in CACHE_POLICIES:
             raise PatternError(

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import datetime
 import functools
+import re
 from importlib import resources
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedInput, VisitError
+from lark.tree import Meta
 
-from penstock.errors import KleeneError, PatternError, PatternSyntaxError, SkipStrategyError, pointed
-from penstock.patterns.nodes import And, Attr, Compare, Const, E, Item, Not, Or, Seq
+from penstock.errors import PatternError, PatternSyntaxError, WindowError, pointed
+from penstock.patterns.nodes import DEEPEST, And, Attr, Compare, Const, E, Item, Not, Or, Placed, Seq
+from penstock.patterns.refusal import no_skipping, refuse
 from penstock.patterns.span import Span, span_of
+from penstock.units import time_unit
 
-DEEPEST = 100  # parentheses within parentheses
-_WORDS = {
-    "PATTERN": "PATTERN",
-    "WITHIN": "WITHIN",
-    "RETURN": "RETURN",
-    "AS": "AS",
-    "OPERATOR": "SEQ(, AND( or OR(",
-    "AND_WORD": "and",
-    "BOOLEAN": "true or false",
-    "TIMESTAMP": "a timestamp",
-    "NUMBER": "a number",
-    "UNIT": "a unit of time or EVENTS",
-    "NAME": "a name",
-    "ATTRIBUTE": "an attribute",
-    "STRING": "a text in quotes",
-    "COMPARISON": "a comparison such as = or <",
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "COMMA": "','",
-    "BANG": "'!'",
-    "DOT": "'.'",
-    "$END": "the end",
-}
-_SKIPS = {"skip", "strict", "contiguity", "consecutive", "followed", "next", "strategy", "partition"}
+EVENTS = ("event", "events")
 _GROUPS = {"SEQ": Seq, "AND": And, "OR": Or}
 
 
@@ -49,7 +30,7 @@ class _Conditions(tuple[Compare, ...]):
 @functools.cache
 def _lark(start: str) -> Lark:
     grammar = (resources.files("penstock.patterns") / "grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, start=start, parser="lalr", propagate_positions=False)
+    return Lark(grammar, start=start, parser="lalr", propagate_positions=True)
 
 
 def parse_pattern(text: str) -> tuple[Any, Span, tuple[Item, ...]]:
@@ -104,12 +85,12 @@ def _run(piece: str, start: str, text: str, offset: int) -> Any:
     try:
         tree = _lark(start).parse(piece)
     except UnexpectedInput as error:
-        _refuse(error, text, offset)
+        refuse(error, _lark(start), piece, text, offset)
     try:
         return _Builder().transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, PatternError):
-            raise error.orig_exc from None
+            raise error.orig_exc.shown(text, offset) from None
         raise
 
 
@@ -121,41 +102,6 @@ def _refuse_depth(text: str) -> None:
             raise PatternSyntaxError(
                 pointed(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter pattern")
             )
-
-
-def _refuse(error: UnexpectedInput, text: str, offset: int) -> NoReturn:
-    """The error of the parser as one of ours, with line, column, found, expected and a caret."""
-    wanted: set[str] = set()
-    if isinstance(error, UnexpectedCharacters):
-        wanted = set(error.allowed or ())
-    elif isinstance(error, UnexpectedToken):
-        wanted = set(error.accepts or error.expected or ())
-    elif isinstance(error, UnexpectedEOF):
-        wanted = set(error.expected)
-    token = getattr(error, "token", None)
-    ended = isinstance(error, UnexpectedEOF) or (token is not None and token.type == "$END")
-    at = len(text) if ended else (error.pos_in_stream or 0) + offset
-    word = str(token) if token is not None and not ended else text[at : at + 1]
-    found = "the end of the text" if ended else repr(word)
-    expected = ", ".join(sorted({_WORDS.get(each, each) for each in wanted})) or "nothing more"
-    message = pointed(text, at, found, expected)
-    before = text[:at].rstrip()
-    if word in ("+", "*", "{") or (word.startswith("+") and not ended):
-        raise KleeneError(
-            f"{message}\nRepetition (Kleene {word[0]}) is not part of the language. Write the events out, or "
-            "count matches."
-        ) from None
-    if word.lower() in _SKIPS or word in ("->", ";"):
-        raise SkipStrategyError(
-            f"{message}\nThere are no skip strategies: all combinations match (skip till any match). Use a "
-            "negation between two parts to forbid what may not come in between."
-        ) from None
-    if word == "!" and before.endswith("!"):
-        raise PatternError(
-            f"{message}\n!! is refused: the absence of an absence. Leave both out, or negate a SEQ that "
-            "contains the negation."
-        ) from None
-    raise PatternSyntaxError(message) from None
 
 
 def _unquoted(text: str) -> str:
@@ -178,18 +124,42 @@ def _number(text: str) -> int | float:
         pass
     number = float(text)  # the grammar lets nothing else through
     if number in (float("inf"), float("-inf")):
-        raise PatternError(f"The number {text[:40]} is too large.")
+        raise PatternError(f"The number {text[:40]} is too large.", expected="a smaller number")
     return number
 
 
-@v_args(inline=True)
+def _placed(make: Any, _rule: str, children: list[Any], meta: Meta) -> Any:
+    """Call a rule of the builder; what it makes, or refuses, stands where the rule does."""
+    place = None if meta.empty else (meta.start_pos, meta.end_pos)
+    try:
+        made = make(*children)
+    except PatternError as error:
+        error.place = error.place or place
+        raise
+    if isinstance(made, Placed):
+        object.__setattr__(made, "place", place)
+    return made
+
+
+def _of(token: Token) -> tuple[int, int]:
+    """The place of a token."""
+    start = token.start_pos or 0
+    return start, start + len(token)
+
+
+@v_args(wrapper=_placed)
 class _Builder(Transformer[Token, Any]):
     """The parse tree as nodes."""
 
     def start(self, _pattern: Token, expression: Any, *rest: Any) -> Any:
         span = next((each for each in rest if isinstance(each, Span)), None)
         items = next((each for each in rest if isinstance(each, tuple)), ())
-        return expression, span_of(span), items
+        try:
+            return expression, span_of(span), items
+        except PatternError as error:
+            end = expression.place[1]
+            error.place = items[0].place if items else (end, end)
+            raise
 
     def group(self, operator: Token, *arguments: Any) -> Any:
         parts = [each for each in arguments if not isinstance(each, _Conditions)]
@@ -200,7 +170,11 @@ class _Builder(Transformer[Token, Any]):
         return Not(part, tuple(c for each in conditions for c in each))
 
     def event(self, kind: str, variable: Token | None = None) -> E:
-        return E(kind, None if variable is None else str(variable))
+        try:
+            return E(kind, None if variable is None else str(variable))
+        except PatternError as error:
+            error.place = _of(variable) if variable is not None and kind else None
+            raise
 
     def type(self, token: Token) -> str:
         return _name(token)
@@ -210,10 +184,11 @@ class _Builder(Transformer[Token, Any]):
 
     def chain(self, *parts: Any) -> list[Compare]:
         spelled = {"<>": "!=", "==": "="}
-        return [
-            Compare(parts[i], spelled.get(parts[i + 1], str(parts[i + 1])), parts[i + 2])
-            for i in range(0, len(parts) - 2, 2)
-        ]
+        found = []
+        for left, op, right in zip(parts[::2], parts[1::2], parts[2::2], strict=False):
+            found.append(Compare(left, spelled.get(op, str(op)), right))
+            object.__setattr__(found[-1], "place", (left.place[0], right.place[1]))
+        return found
 
     def attribute(self, variable: Token, name: Token) -> Attr:
         return Attr(str(variable), _name(name))
@@ -228,22 +203,39 @@ class _Builder(Transformer[Token, Any]):
         return Const(token.lower() == "true")
 
     def timestamp(self, token: Token) -> Const:
+        fine = re.search(r"\.\d{6}(\d+)", token)
+        if fine and fine.group(1).strip("0"):
+            raise PatternError(
+                f"{token} is finer than a microsecond; compare with a coarser timestamp.",
+                expected="a timestamp of microseconds",
+            )
         try:
             return Const(datetime.datetime.fromisoformat(str(token)))
         except ValueError as error:
-            raise PatternError(f"{token} is not a timestamp: {error}.") from error
+            raise PatternError(f"{token} is not a timestamp: {error}.", expected="a timestamp") from error
 
     def within(self, _within: Token, *amounts: tuple[str, str]) -> Span:
         if len(amounts) == 1:
             number, unit = amounts[0]
             if not unit:
                 return Span(_number(number))
-            if unit.lower() in ("event", "events"):
+            if unit.lower() in EVENTS:
                 return span_of(f"{number} EVENTS")
         return Span(" ".join(f"{number} {unit}".strip() for number, unit in amounts))
 
     def amount(self, number: Token, unit: Token | None = None) -> tuple[str, str]:
-        return str(number), "" if unit is None else str(unit)
+        if unit is None:
+            return str(number), ""
+        try:
+            if unit.lower() not in EVENTS:
+                time_unit(str(unit))
+        except WindowError as error:
+            refused = no_skipping(unit) or PatternError(
+                f"WITHIN {number} {unit}: {error}", expected="a unit of time or EVENTS"
+            )
+            refused.place = _of(unit)
+            raise refused from error
+        return str(number), str(unit)
 
     def returns(self, _return: Token, *items: Item) -> tuple[Item, ...]:
         return items

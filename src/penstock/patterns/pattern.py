@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,11 @@ class Pattern:
         ... ].name
         'price'
         """
-        return cls(*parse_pattern(text))
+        parsed = parse_pattern(text)
+        try:
+            return cls(*parsed)
+        except PatternError as error:
+            raise error.shown(text) from None
 
     def __str__(self) -> str:
         returned = f" RETURN {', '.join(map(str, self.returns))}" if self.returns else ""
@@ -197,6 +202,8 @@ class Pattern:
 
 def _items(given: Any) -> tuple[Item, ...]:
     """RETURN items from texts, attributes or items."""
+    if not isinstance(given, str | Attr | Item | Iterable):
+        raise PatternError(f"returns takes variables such as 'a' or 'a.price AS paid'; {given!r} was given.")
     parts = [given] if isinstance(given, str | Attr | Item) else list(given)
     items: list[Item] = []
     for part in parts:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.patterns.analysis import EVENT, Node
-from penstock.patterns.cache_pool import ENTRY_BYTES, RESULT_BYTES
-from penstock.patterns.caching import Caches, Caching, Result, labels
+from penstock.patterns.cache_pool import ENTRY_BYTES
+from penstock.patterns.caching import Caches, Caching, Result, bytes_of, labels
 from penstock.patterns.iterative import Ends
 from penstock.patterns.show import label
 
+PLACE_BYTES, RIGHT_BYTES = 500, 40  # what a place in an index takes, and the end of an interval
 NEIGHBOURS = 4  # earlier beginnings that are looked at
 
 
@@ -38,8 +39,8 @@ class Intervals:
 
     @property
     def bytes(self) -> int:
-        """About what it takes."""
-        return ENTRY_BYTES + RESULT_BYTES * len(self.results)
+        """What it takes; results that it shares with other intervals count for each of them."""
+        return ENTRY_BYTES + PLACE_BYTES + bytes_of(self.results) + RIGHT_BYTES * len(self.rights)
 
     def extend(self, results: list[Result], upto: int) -> None:
         """Further results, by end, all with later ends; it is complete up to there with them."""
@@ -244,6 +245,7 @@ class SemanticCaching(Caching):
         if found is None:
             mine.upto = high
             mine.rights.append(high)
+            self.caches.store(name, low, mine)
         else:
             mine.hit, mine.empty = (found.start, found.end), False
         return found is None

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.errors import SnapshotError
 from penstock.sealed import Seal
 
-SEAL = Seal(b"PENNEEL\x00", 2, "snapshot of a pattern")
+SEAL = Seal(b"PENNEEL\x00", 3, "snapshot of a pattern")
 
 
 def pack(content: dict[str, Any]) -> bytes:

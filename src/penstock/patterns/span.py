@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import PatternError, WindowError
+from penstock.patterns.nodes import Placed
 from penstock.units import duration
+
+_EVENTS = "a whole number of events from 1 up"
+_TIME = "a finite window from 0 up"
 
 
 @dataclass(frozen=True)
-class Span:
+class Span(Placed):
     """`WITHIN 10 minutes`, `WITHIN 50` (in the unit of the stream) or `WITHIN 500 EVENTS`.
 
     >>> from penstock.patterns import Span
@@ -31,23 +36,31 @@ class Span:
         size: Any = self.size
         if isinstance(size, datetime.timedelta):
             size = f"{size // datetime.timedelta(microseconds=1)} us"
-            object.__setattr__(self, "size", size)
+        elif isinstance(size, np.generic):
+            size = size.item()
+        elif isinstance(size, str):
+            size = " ".join(re.sub(r"(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=[\d+-])|,", " ", size).split())
+        object.__setattr__(self, "size", size)
         if self.events:
             fine = isinstance(size, int) and not isinstance(size, bool) and size >= 1
             if not fine:
-                raise PatternError(f"WITHIN {size} EVENTS is not allowed; give a whole number from 1 up.")
+                raise PatternError(
+                    f"WITHIN {size} EVENTS is not allowed; give a whole number from 1 up.", expected=_EVENTS
+                )
             return
         if isinstance(size, str):
             try:
                 amount: Any = duration(size, "ns")
             except WindowError as error:
-                raise PatternError(f"WITHIN {size}: {error}") from error
+                raise PatternError(f"WITHIN {size}: {error}", expected="a duration") from error
         elif isinstance(size, int | float) and not isinstance(size, bool):
             amount = size
         else:
             raise PatternError(f"{size!r} is not a window. Write '10 minutes', a number, or so many events.")
         if not math.isfinite(amount) or amount < 0:
-            raise PatternError(f"WITHIN {size} is not allowed; a window is finite and not negative.")
+            raise PatternError(
+                f"WITHIN {size} is not allowed; a window is finite and not negative.", expected=_TIME
+            )
 
     def width(self, unit: str) -> int | float:
         """The largest difference between first and last: of times in this unit, or of positions."""
@@ -98,13 +111,16 @@ def span_of(given: Any) -> Span:
     if given is None:
         raise PatternError(
             "A pattern needs a window: without one its matches never end. Add WITHIN, such as WITHIN 10 "
-            "minutes or WITHIN 500 EVENTS."
+            "minutes or WITHIN 500 EVENTS.",
+            expected="WITHIN",
         )
     if isinstance(given, str):
         words = given.split()
         if len(words) == 2 and words[1].lower() in ("event", "events"):
-            if not words[0].isdigit():
-                raise PatternError(f"WITHIN {given} is not allowed; give a whole number from 1 up.")
+            if not words[0].isdecimal():
+                raise PatternError(
+                    f"WITHIN {given} is not allowed; give a whole number from 1 up.", expected=_EVENTS
+                )
             return Span(int(words[0]), events=True)
-        return Span(" ".join(words))
+        return Span(given)
     return Span(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time as clock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns import Table, column_names
-from penstock.errors import ColumnError, EventLimitError, SnapshotError, hint
-from penstock.patterns.batch import Batch, Member, attribute_names, batch_of
+from penstock.columns import Table
+from penstock.errors import ColumnError, EventLimitError, PatternError, SnapshotError
+from penstock.kernels.patterns import window_ends
+from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
 from penstock.patterns.columnar import Columnar, Found
 from penstock.patterns.kept import Kept
 from penstock.patterns.nodes import Attr
@@ -69,16 +71,18 @@ class PatternSetState:
         self.events = 0  # all that came
         self.unit: str | None = None
         self.last: Any = None  # the last time seen
+        self.kinds: dict[str, str] = {}  # of the columns that predicates compare
+        self.ended = False
         self.kept = Kept([item for each in patterns.values() for item in each.returns])
 
     # Batches.
 
     def process(self, events: Table) -> dict[str, pa.Table]:
         """The matches that a batch completes; row numbers go on from batch to batch."""
+        self._check_open()
         first, batch = self.events, self._batch(events)
         self.kept.add(events, batch.rows, first)
         found = self._timed(lambda rooms: self.backend.process(batch, rooms))
-        self._check_limit()
         tables = self._tables(found, self.kept.attribute)
         self.kept.forget(self.backend.live_rows)
         return tables
@@ -88,7 +92,12 @@ class PatternSetState:
 
         The time is a number in the unit of the stream. Windows of events know no time and wait for events.
         """
+        self._check_open()
+        number = isinstance(time, int | float | np.number) and not isinstance(time, bool)
+        if not number or not math.isfinite(time):
+            raise PatternError(f"advance takes a time as a number in the stream's unit; {time!r} was given.")
         if self.last is None or time <= self.last:
+            self.last = time if self.last is None else self.last
             return self._tables([self._none(member) for member in self.members], self.kept.attribute)
         self.last = time
         nothing = self._nothing(time)
@@ -99,6 +108,8 @@ class PatternSetState:
 
     def finish(self) -> dict[str, pa.Table]:
         """The end of the stream: matches that waited for their window to pass."""
+        self._check_open()
+        self.ended = True
         found = self._timed(lambda rooms: self.backend.finish(self.unit or "ms", rooms))
         return self._tables(found, self.kept.attribute)
 
@@ -106,7 +117,6 @@ class PatternSetState:
         """All of a stream at once."""
         batch = self._batch(events)
         found = self._timed(lambda rooms: self.backend.process(batch, rooms))
-        self._check_limit()
         late = self._timed(lambda rooms: self.backend.finish(batch.unit, rooms))
         both = [
             Found(0, np.concatenate([some.rows, more.rows]) if len(more.rows) else some.rows)
@@ -121,6 +131,10 @@ class PatternSetState:
         caches = self.backend.contents() if hasattr(self.backend, "contents") else []
         tables = self._tables(both, attribute)
         return {name: PatternRun(table, self.stats[name], caches) for name, table in tables.items()}
+
+    def _check_open(self) -> None:
+        if self.ended:
+            raise PatternError("The stream has ended with finish(); start another state for another stream.")
 
     @staticmethod
     def _none(member: Member) -> Found:
@@ -139,10 +153,8 @@ class PatternSetState:
     def _batch(self, events: Table) -> Batch:
         options = self.options
         batch = batch_of(events, self.members, options.type, options.time, options.unit, self.events)
-        names = column_names(events)
-        for name in self.kept.names:
-            if name not in names:
-                raise ColumnError(f"RETURN: the events have no column {name!r}{hint(name, names)}")
+        kinds = kinds_with(batch, self.kinds, self.members)
+        self.kept.check(events)
         if batch.size:
             if self.unit not in (None, batch.unit):
                 raise ColumnError(
@@ -153,10 +165,14 @@ class PatternSetState:
                     f"A batch begins at {batch.first_time}, before the last event of the one before "
                     f"({self.last}); bring events into the order of time first."
                 )
+            self._check_limit(batch)
             self.unit, self.last = batch.unit, batch.last_time
         elif self.last is not None and False in batch.ends:
-            batch = dataclasses.replace(batch, ends=batch.ends | {False: self.last})
+            # No event says in which unit its time would be.
+            unit = self.unit or batch.unit
+            batch = dataclasses.replace(batch, ends=batch.ends | {False: self.last}, unit=unit)
         self.events += batch.size
+        self.kinds = kinds
         return batch
 
     def _timed(self, work: Callable[[list[int | None]], list[Found]]) -> list[Found]:
@@ -176,13 +192,23 @@ class PatternSetState:
             stats.add(figures)
         return found
 
-    def _check_limit(self) -> None:
+    def _check_limit(self, batch: Batch) -> None:
+        """Refuse a batch with which, at one of its events, more are within reach of a window than allowed."""
         most = self.options.max_events
-        if most is not None and self.backend.held > most:
-            windows = " or ".join(sorted({str(each.within) for each in self.patterns.values()}))
+        if most is None or not len(batch):
+            return
+        first = np.full(self.backend.held + len(batch), len(batch) + self.backend.held)
+        for member, windows in zip(self.members, self.backend.windows, strict=True):
+            by_events = member.span.events
+            axis = np.concatenate([self.backend.axis(by_events), batch.axes[by_events]])
+            mine, _ = window_ends(axis, width_of(member.span, batch.unit, axis))
+            first = np.minimum(first, mine if windows == 1 else mine[mine])
+        held = int((np.arange(len(first)) - first)[self.backend.held :].max()) + 1
+        if held > most:
+            spans = " or ".join(sorted({str(each.within) for each in self.patterns.values()}))
             raise EventLimitError(
-                f"{self.backend.held:,} events are within reach of the window, and max_events is {most:,}; "
-                f"allow more, or take a shorter window than {windows}."
+                f"{held:,} events are within reach of the window, and max_events is {most:,}; allow more, or "
+                f"take a shorter window than {spans}."
             )
 
     def _tables(self, found: list[Found], attribute: Attribute) -> dict[str, pa.Table]:
@@ -205,6 +231,8 @@ class PatternSetState:
                 "last": self.last,
                 "kept": self.kept.to_bytes(),
                 "kept_rows": self.kept.rows,
+                "kinds": self.kinds,
+                "ended": self.ended,
                 "backend": self.backend.dump(),
             }
         )
@@ -221,6 +249,7 @@ class PatternSetState:
             state.stats = {name: PatternStats(**stats) for name, stats in content["stats"].items()}
             state.events, state.unit, state.last = content["events"], content["unit"], content["last"]
             state.kept.load(content["kept"], content["kept_rows"])
+            state.kinds, state.ended = content["kinds"], content["ended"]
             state.backend.load(content["backend"])
         except (KeyError, TypeError) as error:
             raise SnapshotError(f"The snapshot is of another version: {error}") from error

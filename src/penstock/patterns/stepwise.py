@@ -52,6 +52,16 @@ class Stepwise:
         """The row numbers of the events in memory."""
         return np.array(self.memory.rows, np.int64)
 
+    @property
+    def windows(self) -> list[int]:
+        """Per pattern: how many windows back events are held."""
+        return [each.reach for each in self.evaluations]
+
+    def axis(self, by_events: bool) -> np.ndarray:
+        """The times, or positions, of the events in memory."""
+        axis = self.memory.axes[by_events]
+        return np.array(axis) if axis else np.empty(0, np.int64)
+
     def figures(self) -> dict[str, int]:
         """What the caches did."""
         figures = {} if self.caches is None else self.caches.figures()

@@ -8,7 +8,7 @@ values, and -1 is null, which no comparison accepts.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -90,11 +90,11 @@ def values_of(series: pd.Series) -> Values:
         return Values(kind, data, null)
     if kind == "timestamp":
         return Values(kind, _stamps(series), null)
-    filled = series.fillna(series[~null].iloc[0]) if null.any() else series
+    data = series.to_numpy(dtype=object, copy=True)
+    data[null] = data[~null][0]
     if kind == "truth value":
-        return Values(kind, filled.astype(bool).to_numpy().astype(np.int64), null)
-    whole = dtype.kind in "iu" or pd.api.types.infer_dtype(filled, skipna=False) == "integer"
-    data = filled.to_numpy(dtype=object)
+        return Values(kind, data.astype(bool).astype(np.int64), null)
+    whole = dtype.kind in "iu" or pd.api.types.infer_dtype(data, skipna=False) == "integer"
     if whole:
         try:
             return Values(kind, data.astype(np.int64), null)
@@ -186,10 +186,10 @@ def _stamp(value: datetime.datetime, text: str) -> int:
         raise ColumnError(f"{text}: the timestamp is out of range ({error}).") from error
 
 
-def check_kinds(predicates: Sequence[Predicate], columns: dict[str, Values]) -> None:
-    """Refuse predicates that compare different kinds."""
+def check_kinds(predicates: Sequence[Predicate], columns: Mapping[str, str]) -> None:
+    """Refuse predicates that compare columns of different kinds."""
     for predicate in predicates:
-        kinds = {columns[side.attr].kind for side in predicate.sides} - {NOTHING}
+        kinds = {columns[side.attr] for side in predicate.sides} - {NOTHING}
         if len(kinds) > 1:
             first, second = sorted(kinds)
             raise ColumnError(
@@ -218,7 +218,7 @@ def codes_of(
 
     `get` is asked for what other patterns may have numbered already.
     """
-    check_kinds(predicates, columns)
+    check_kinds(predicates, {name: values.kind for name, values in columns.items()})
     groups = {name: {name} for name in columns}
     for predicate in predicates:
         names = [side.attr for side in predicate.sides]

@@ -18,6 +18,14 @@ PACKED = f"{LABEL} int, {TASK} int, {PIECE} int, {LATEST} double, {BLOB} binary"
 MOST_ROWS = 1 << 17
 
 
+def _latest(times: np.ndarray) -> float:
+    """The largest time, rounded down where no float is equal to it: what comes after it is not late."""
+    if not len(times):
+        return float("nan")
+    latest = float(times.max())
+    return latest if latest <= times.max().item() else float(np.nextafter(latest, -np.inf))
+
+
 def event_packer(time: str, dtype: str, tags: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: a row per bucket and piece, which also says how far times have come."""
 
@@ -37,7 +45,7 @@ def event_packer(time: str, dtype: str, tags: list[int]) -> Callable[[Any], Iter
 
     def pieces(table: pa.Table, task: int, piece: int) -> Iterator[pa.RecordBatch]:
         times = as_numbers(table[time], dtype).drop_null().to_numpy()
-        latest = float(times.max()) if len(times) else float("nan")
+        latest = _latest(times)
         bucket = table[BUCKET].to_numpy()
         table = table.drop_columns([BUCKET])
         order, cuts = np.argsort(bucket, kind="stable"), None

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.budget import Bytes, budget_of
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
 from penstock.patterns import Attr, Pattern
+from penstock.patterns.options import Options
 from penstock.patterns.show import partition_attributes
 from penstock.spark import session
 from penstock.spark.buckets import labels
@@ -38,13 +39,13 @@ def match_pattern(
     time: str = "ts",
     partition_by: str | Sequence[str] | None = None,
     lateness: Any = "0 seconds",
-    order: Sequence[str] | None = None,
+    order: str | Sequence[str] | None = None,
     budget: Any = None,
     policy: str = "lru",
     strategy: str = "columnar",
     max_events: int | None = None,
     unit: str = "ms",
-    name: str = "penstock",
+    name: str | Observation = "penstock",
 ) -> DataFrame:
     """Find an event pattern in a DataFrame, streaming or batch.
 
@@ -96,33 +97,29 @@ def match_pattern(
             "match_pattern takes a Spark DataFrame; in process there is penstock.Pattern.run. "
             f"{events.__class__.__name__} was given."
         )
-    pattern = Pattern.parse(pattern) if isinstance(pattern, str) else pattern
+    pattern = pattern if isinstance(pattern, Pattern) else Pattern.parse(pattern)
     returned = [item.what.name for item in pattern.returns if isinstance(item.what, Attr)]
-    given = [partition_by] if isinstance(partition_by, str) else list(partition_by or [])
-    for column in (type, time, *pattern.analysis.attributes, *returned, *given, *(order or [])):
+    given, ties = _names(partition_by, "partition_by"), _names(order, "order")
+    for column in (type, time, *pattern.analysis.attributes, *returned, *given, *ties):
         if column not in events.columns:
             raise ColumnError(f"The events have no column {column!r}{hint(column, events.columns)}")
+    if BUCKET in events.columns:
+        raise ColumnError(f"The column {BUCKET!r} of the events is in the way of one of Penstock; rename it.")
+    if not isinstance(name, str | Observation) or not name:
+        raise PenstockError(f"name is that of the observed metrics, a text; {name!r} was given.")
     dtype, unit = _time_kind(events, time, unit)
     inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
     keys = given or inferred
     buckets = session.partitions(events.sparkSession) if keys else 1
-    if not keys:
-        warnings.warn(
-            "No equality predicate links all events of the pattern, so one task does all the work; give "
-            "partition_by= if every value of a column is a stream of its own.",
-            stacklevel=2,
-        )
-    cut = None if budget is None else budget_of(budget)
-    if cut is not None and not isinstance(cut, Bytes):
-        raise PatternError(f"The caches of a pattern take a budget in bytes; {budget!r} was given.")
+    cut = Options(budget=budget).budget
     spec = MatchSpec(
         pattern=pattern,
         type=type,
         time=time,
         dtype=dtype,
         unit=unit,
-        lateness=_span(lateness, unit),
-        order=tuple(order if order is not None else [c for c in events.columns if c != time]),
+        lateness=_span(lateness, unit, dtype),
+        order=tuple(ties if order is not None else [c for c in events.columns if c != time]),
         keys=() if set(given) <= set(inferred) else tuple(given),
         strategy=strategy,
         budget=None if cut is None else max(1, cut.n // buckets),
@@ -132,6 +129,12 @@ def match_pattern(
     )
     fields = _fields(events, pattern, time)
     _warm(spec, events.schema)
+    if not keys:
+        warnings.warn(
+            "No equality predicate links all events of the pattern, so one task does all the work; give "
+            "partition_by= if every value of a column is a stream of its own.",
+            stacklevel=2,
+        )
     hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
     prepared = events.withColumn(BUCKET, hashed.cast("int"))
     if events.isStreaming:
@@ -160,9 +163,18 @@ def _time_kind(events: DataFrame, time: str, unit: str) -> tuple[str, str]:
     )
 
 
-def _span(lateness: Any, unit: str) -> float:
-    window = Within(lateness, lateness).resolve(unit)
-    return window.horizons[0]
+def _span(lateness: Any, unit: str, dtype: str) -> float:
+    span = Within(lateness, lateness).resolve(unit).horizons[0]
+    return math.ceil(span) if dtype == "int64" else span
+
+
+def _names(given: Any, option: str) -> list[str]:
+    """The columns that an option names: none, one or several."""
+    if isinstance(given, str):
+        return [given]
+    if given is not None and not isinstance(given, Iterable):
+        raise ColumnError(f"{option} takes the name of a column, or several; {given!r} was given.")
+    return list(given or [])
 
 
 def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructField]:
@@ -170,6 +182,10 @@ def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructFiel
     fields = []
     for name, what in [(i.name, i.what) for i in pattern.returns] or [(v, v) for v in pattern.variables]:
         kind = events.schema[what.name].dataType if isinstance(what, Attr) else events.schema
+        if name.lower() in (START, END):
+            raise PatternError(
+                f"A match has columns {START!r} and {END!r} of its own; give {name!r} another name with AS."
+            )
         fields.append(T.StructField(name, kind))
     kind = events.schema[time].dataType
     return [*fields, T.StructField(START, kind), T.StructField(END, kind)]
@@ -182,14 +198,29 @@ def _warm(spec: MatchSpec, schema: T.StructType) -> None:
     columns = {}
     for field in arrow:
         if field.name == spec.type:
-            columns[field.name] = pa.array(names)
+            columns[field.name] = pa.array(names) if _is_plain(field.type) else _some(field.type, len(names))
         elif field.name == spec.time:
             columns[field.name] = pa.array([0] * len(names), pa.int64()).cast(field.type)
         else:
-            columns[field.name] = pa.nulls(len(names), field.type)
+            columns[field.name] = _some(field.type, len(names))
     state = spec.start()
     state.process(pa.table(columns))
     state.finish()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind) and not pa.types.is_binary(kind)
+
+
+def _some(kind: pa.DataType, size: int) -> pa.Array:
+    """Values of a type, so that what cannot be compared is seen before any event comes."""
+    samples: tuple[Any, ...] = (0, "", False, b"", [], {})
+    for value in samples:
+        try:
+            return pa.array([value] * size, kind)
+        except (pa.ArrowException, TypeError):
+            continue
+    return pa.nulls(size, kind)
 
 
 # Streams.
@@ -215,7 +246,8 @@ class MatchProcessor(EventProcessor):
 def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     """Rows sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
     ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
-    columns = [BUCKET, quoted(spec.time), *(quoted(name) for name in ties)]
+    # Nulls last, where Arrow has them in a stream.
+    columns = [F.col(quoted(name)).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
     ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
     return ordered.mapInArrow(_runner(spec), parcel_fields(None))
 
