@@ -46,6 +46,13 @@ def wanted(frame: pd.DataFrame, how: str) -> Any:
     return rows_of(joined.astype(object).where(joined.notna(), None))
 
 
+def test_columns_with_dots_and_backticks(spark: Any, table: tuple[str, str]) -> None:
+    frame = events(0, rows=200)
+    odd = spark.createDataFrame(frame.rename(columns={"item": "the.item", "n": "n`n"}))
+    found = lookup_join(odd, table, on="the.item", key="id", budget=40, how="left").toPandas()
+    assert rows_of(found) == wanted(frame, "left")
+
+
 @pytest.mark.parametrize(("how", "policy"), [("left", "lru"), ("inner", "gdj")])
 def test_batch(spark: Any, table: tuple[str, str], how: str, policy: str) -> None:
     from pyspark.sql import Observation

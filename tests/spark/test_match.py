@@ -183,3 +183,19 @@ def test_bad_calls_are_refused(spark: Any) -> None:
     ):
         with pytest.raises(PenstockError, match=said):
             call()
+
+
+ODD = {"type": "a.type", "ts": "t`s", "k": "k.`k", "n": "n."}
+
+
+def test_columns_with_dots_and_backticks(spark: Any, stream_of: Any, collected: Any, tmp_path: Path) -> None:
+    frame = events(120)
+    expected = pairs(ps.Pattern.parse(TEXT).run(frame).matches.to_pandas())
+    odd = frame.rename(columns=ODD)
+    text = TEXT.replace(".k", '."k.`k"').replace(".n", '."n."')
+    options = {"type": "a.type", "time": "t`s"}
+    found = match_pattern(spark.createDataFrame(odd), text, **options).toPandas()
+    assert pairs(found) == expected
+    folder = write_files(tmp_path / "in", [odd])
+    streamed, _ = collected(match_pattern(stream_of(folder), text, **options))
+    assert pairs(streamed) == expected

@@ -26,7 +26,7 @@ from penstock.spark.buckets import bucket_count, labels, share
 from penstock.spark.lookup_processor import PACKED_LOOKUP, LookupProcessor, told
 from penstock.spark.pack import BLOB, BUCKET, LABEL, PIECE, TASK, to_blob
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
-from penstock.spark.schema import quoted
+from penstock.spark.schema import mapped, quoted
 
 HOW = {"left": "null", "inner": "drop"}
 
@@ -122,14 +122,14 @@ def lookup_join(
     if stream.isStreaming:
         session.prepare(stream.sparkSession)
         parcels = (
-            prepared.mapInArrow(_packer(tags), PACKED_LOOKUP)
+            mapped(prepared, _packer(tags), PACKED_LOOKUP)
             .groupBy(LABEL)
             .transformWithStateInPandas(LookupProcessor(lookup, names), parcel_fields(None), "Append", "None")
         )
     else:
         tag = F.element_at(F.array(*[F.lit(label) for label in tags]), F.col(BUCKET) + 1)
         sent = prepared.withColumn(LABEL, tag).repartition(count, LABEL).drop(LABEL)
-        parcels = sent.mapInArrow(_runner(lookup, names), parcel_fields(None))
+        parcels = mapped(sent, _runner(lookup, names), parcel_fields(None))
     rows = parcels.observe(name, *_metrics()).filter(F.col(ROWS).isNotNull()).select(ROWS)
     return rows.mapInArrow(unpacker(fields, {}), fields)
 

@@ -27,7 +27,7 @@ from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
 from penstock.spark.event_processor import EventProcessor
 from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
-from penstock.spark.schema import quoted
+from penstock.spark.schema import mapped, quoted
 from penstock.window import Within
 
 
@@ -228,7 +228,7 @@ def _some(kind: pa.DataType, size: int) -> pa.Array:
 
 def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     """Packed rows, grouped by bucket, through the stateful operator; parcels come out."""
-    packed = prepared.mapInArrow(event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
+    packed = mapped(prepared, event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
     return packed.groupBy(LABEL).transformWithStateInPandas(
         MatchProcessor(spec), parcel_fields(None), "Append", "None"
     )
@@ -249,7 +249,7 @@ def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     # Nulls last, where Arrow has them in a stream.
     columns = [F.col(quoted(name)).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
     ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
-    return ordered.mapInArrow(_runner(spec), parcel_fields(None))
+    return mapped(ordered, _runner(spec), parcel_fields(None))
 
 
 def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:

@@ -53,6 +53,17 @@ def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     return pack
 
 
+def renamed(
+    function: Callable[[Any], Iterator[pa.RecordBatch]], names: list[str]
+) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that gets its columns under these names, whatever Spark calls them."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batch.rename_columns(names) for batch in batches)
+
+    return run
+
+
 def _task() -> int:
     from pyspark import TaskContext
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.spark.pack import renamed
 from penstock.spark.spec import SIDES, Side
 
 WATERMARK = "spark.watermarkDelayMs"  # how Spark marks the column of a watermark
@@ -215,6 +217,14 @@ def family_of(kind: T.DataType) -> str | None:
 def quoted(name: str) -> str:
     """A column name as it stands in an expression, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def mapped(
+    frame: DataFrame, function: Callable[[Any], Iterator[pa.RecordBatch]], schema: str | T.StructType
+) -> DataFrame:
+    """`mapInArrow` whatever the columns are called: Spark's own finds none with a dot or a backtick in it."""
+    plain = frame.toDF(*[f"_{number}" for number in range(len(frame.columns))])
+    return plain.mapInArrow(renamed(function, frame.columns), schema)
 
 
 def event_time_field(kind: T.DataType) -> T.StructField:
