@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, writable
+from penstock.cli.output import Json, JsonOut, console, errors_in_one_line, writable
 from penstock.cli.session import spark_session
 
 WITHIN = 20  # seconds
@@ -44,10 +44,12 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A shorter stream.")] = False,
     plot: Annotated[Path, typer.Option(help="Write the memory over time as PNG.")] = Path("demo.png"),
     master: Annotated[str, typer.Option(help="The Spark master.")] = "local[2]",
+    json: Json = None,
 ) -> None:
     """A bounded join on Spark under a burst: memory held, recall estimated, what was lost made good."""
     writable(plot)
-    out = console()
+    sink = JsonOut(json)
+    out = sink.screen
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     rows, tuples = write_streams(folder, rate=40 if quick else 120)
     out.print(
@@ -56,10 +58,18 @@ def demo(
         "needs on average.\n"
     )
     with spark_session(master) as session:
-        bounded, totals = run_bounded(session, folder, tuples)
+        bounded, totals = run_bounded(session, folder, tuples, out)
         missed = run_reconcile(session, folder)
         native = run_native(session, folder)
     recall = totals["results"] / max(1.0, totals["results"] + max(0.0, totals["missed"]))
+    figures = {
+        "reconciled": missed,
+        "recall": bounded.results / max(1, native.results),
+        "estimated_recall": recall,
+        "bounded": asdict(bounded),
+        "spark": asdict(native),
+    }
+    sink.write(figures)
     out.print(_table(bounded, native, missed, recall))
     whole = bounded.results + missed
     same = "which is the exact join" if whole == native.results else "[red]which is not the exact join[/]"
@@ -113,7 +123,7 @@ def _streams(session: Any, folder: Path) -> list[Any]:
     ]
 
 
-def run_bounded(session: Any, folder: Path, tuples: int) -> tuple[Seen, dict[str, Any]]:
+def run_bounded(session: Any, folder: Path, tuples: int, screen: Any = None) -> tuple[Seen, dict[str, Any]]:
     """The bounded join as a streaming query, with live figures; what it did, and its totals."""
     import penstock as ps
     from penstock.spark import PipelineMonitor, bounded_join, write_split
@@ -128,7 +138,7 @@ def run_bounded(session: Any, folder: Path, tuples: int) -> tuple[Seen, dict[str
         policy="gdj",
         emit="all",
     )
-    with PipelineMonitor(session, console=console()) as monitor:
+    with PipelineMonitor(session, console=screen or console()) as monitor:
         query = write_split(
             joined,
             results=folder / "results",

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, writable
+from penstock.cli.output import Json, JsonOut, console, errors_in_one_line
 
 OLDEST_JAVA = 17
 PACKAGES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ortools", "statsmodels", "matplotlib", "lark")
@@ -36,24 +36,16 @@ def doctor(
     start: Annotated[
         bool, typer.Option("--start", help="Start Spark as well and run a task in a Python worker.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the findings as JSON; - is stdout.")] = None,
+    json: Json = None,
 ) -> None:
     """Look for Python, packages, Java, Spark and the cache of kernels; exit code 1 if one is missing."""
-    import json as encoder
-
-    to_stdout = str(json) == "-"
-    writable(None if to_stdout else json)
+    sink = JsonOut(json)
     looks: list[Callable[[], list[Finding]]] = [python, packages, java, kernels]
     if start:
         looks.append(spark)
     findings = [finding for look in looks for finding in look()]
-    if json is not None:
-        text = encoder.dumps([asdict(finding) for finding in findings], indent=2) + "\n"
-        if to_stdout:
-            typer.echo(text, nl=False)
-        else:
-            json.write_text(text, encoding="utf-8")
-    if not to_stdout:
+    sink.write([asdict(finding) for finding in findings])
+    if not sink.alone:
         _show(findings)
     if any(finding.state == "bad" for finding in findings):
         raise typer.Exit(1)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, parts_of
-from penstock.cli.plan import pair_of_names, window_of_text
-from penstock.cli.session import read, spark_session
+from penstock.cli.output import Json, JsonOut, console, errors_in_one_line, parts_of
+from penstock.cli.plan import budget_of_text, pair_of_names, window_of_text
+from penstock.cli.session import format_of, read, spark_session
 
 Left = Annotated[
     Path, typer.Argument(help="The left stream: a CSV, JSON or Parquet file or folder.", show_default=False)
@@ -44,10 +44,13 @@ def join(
     lateness: Annotated[str, typer.Option(help="How late rows of a stream may come.")] = "0 seconds",
     unit: Unit = "ms",
     master: Master = "local[2]",
+    json: Json = None,
 ) -> None:
     """Join two files or folders on Spark in a fixed amount of memory."""
-    from penstock.cli.plan import budget_of_text
-
+    sink = JsonOut(json)
+    for path in (left, right):
+        format_of(path)
+    what, room = _what(on, time, within, unit), budget_of_text(budget)
     with spark_session(master) as session:
         from pyspark.sql import Observation
 
@@ -57,8 +60,8 @@ def join(
         frames = [read(session, path, streaming=stream) for path in (left, right)]
         joined = bounded_join(
             *frames,
-            **_what(on, time, within, unit),
-            budget=budget_of_text(budget),
+            **what,
+            budget=room,
             policy=policy,
             lateness=lateness,
             emit="all" if archive else "results",
@@ -67,7 +70,8 @@ def join(
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
     results, exact = figures["results"], figures["results"] + max(0.0, figures["missed"])
     recall = results / exact if exact else 1.0
-    console().print(
+    sink.write({name: figures[name] for name in figures if name != "buckets"} | {"recall": recall})
+    sink.screen.print(
         f"{results:,} results to {out}; about {recall:.1%} of the exact join. "
         f"Evicted: {figures['evicted_left']:,} left, {figures['evicted_right']:,} right. "
         f"Peak state: {figures['peak_bytes'] / 2**20:.1f} MiB."
@@ -125,17 +129,26 @@ def reconcile(
     master: Master = "local[2]",
 ) -> None:
     """The results that a bounded join missed, exactly."""
+    for path in (left, right, results, archive):
+        format_of(path)
+    what = _what(on, time, within, unit)
     with spark_session(master) as session:
         from penstock.spark import reconcile as missed_by
 
         frames = [read(session, path) for path in (left, right)]
-        missed = missed_by(str(archive), *frames, **_what(on, time, within, unit), results=str(results))
+        missed = missed_by(str(archive), *frames, **what, results=str(results))
         missed.write.mode("overwrite").parquet(str(out))
         count = session.read.parquet(str(out)).count()
     console().print(f"{count:,} results that were missed, to {out}.")
 
 
 def _what(on: list[str], time: str, within: str, unit: str) -> dict[str, Any]:
+    """What is asked, refused before Spark starts where it makes no sense."""
+    from penstock.units import time_unit
+    from penstock.window import window_of
+
+    window_of(window_of_text(within))
+    time_unit(unit)
     return {
         "on": [pair_of_names(part) for part in parts_of(on)],
         "time": pair_of_names(time),

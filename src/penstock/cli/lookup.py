@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.files import read_table
-from penstock.cli.output import console, errors_in_one_line, parts_of, progress_bar, recall_table, writable
+from penstock.cli.output import (
+    Json,
+    JsonOut,
+    console,
+    errors_in_one_line,
+    parts_of,
+    progress_bar,
+    recall_table,
+    writable,
+)
 from penstock.cli.plan import budget_of_text, policies_of
 
 if TYPE_CHECKING:
@@ -29,13 +38,12 @@ def plan_lookup(
     ] = None,
     target: Annotated[float | None, typer.Option(help="The hit rate to reach, such as 0.8.")] = None,
     seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
-    json: Annotated[Path | None, typer.Option(help="Write the rows as JSON; - is stdout.")] = None,
+    json: Json = None,
     plot: Annotated[Path, typer.Option(help="Write the curve as PNG.")] = Path("plan-lookup.png"),
     no_plot: Annotated[bool, typer.Option("--no-plot", help="Write no curve.")] = False,
 ) -> None:
     """Hit rates for every policy and size of a cache, and the smallest size that reaches the target."""
-    to_stdout = str(json) == "-"
-    writable(None if to_stdout else json)
+    sink = JsonOut(json)
     writable(None if no_plot else plot)
     requests = _requests(read_table(trace), parts_of(key))
 
@@ -50,18 +58,15 @@ def plan_lookup(
             seed=seed,
             progress=report,
         )
-    if json is not None:
-        text = found.to_json(None if to_stdout else json)
-        if to_stdout:
-            typer.echo(text, nl=False)
+    sink.write(found.to_json())
     if not no_plot:
         found.plot(plot)
-    _show(found, console(stderr=to_stdout))
-    written = [str(path) for path in (None if no_plot else plot, None if to_stdout else json) if path]
+    _show(found, sink.screen)
+    written = [str(path) for path in (None if no_plot else plot, sink.file) if path]
     if written:
         from rich.markup import escape
 
-        console(stderr=to_stdout).print(f"[dim]Written: {escape(', '.join(written))}[/]")
+        sink.screen.print(f"[dim]Written: {escape(', '.join(written))}[/]")
 
 
 def _requests(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.files import parse_times, read_table
-from penstock.cli.output import console, errors_in_one_line, writable
-
-SHOWN = 20
+from penstock.cli.output import SHOWN, Json, JsonOut, errors_in_one_line, rows_table, save_rows, writable
 
 
 @errors_in_one_line
@@ -28,12 +26,14 @@ def match(
     out: Annotated[
         Path | None, typer.Option(help="Write the matches as Parquet, or as CSV by its extension.")
     ] = None,
+    json: Json = None,
 ) -> None:
     """Find an event pattern in a stream of events."""
     from penstock.errors import PenstockError
     from penstock.patterns import Pattern
 
     writable(out)
+    sink = JsonOut(json)
     if not query.is_file():
         raise PenstockError(f"There is no file '{query}' with a pattern.")
     try:
@@ -47,24 +47,14 @@ def match(
     table = read_table(events)
     parse_times(table, time, "event")
     run = pattern.run(table, type=type_, time=time, unit=unit, strategy=strategy, limit=limit)
-    screen = console()
-    if out is None:
-        from rich import box
-        from rich.table import Table
-
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in run.matches.column_names:
-            shown.add_column(name, justify="right")
-        for row in run.matches.slice(0, SHOWN).to_pylist():
-            shown.add_row(*("" if value is None else str(value) for value in row.values()))
-        screen.print(shown)
-    elif out.suffix.lower() == ".csv":
-        run.matches.to_pandas().to_csv(out, index=False)
-    else:
-        import pyarrow.parquet as pq
-
-        pq.write_table(run.matches, out)
+    if out is not None:
+        save_rows(run.matches, out)
     stats = run.stats
     cut = f", {stats.cut:,} of them cut" if stats.cut else ""
     where = f", written to {out}" if out else ""
-    screen.print(f"{stats.matches:,} matches{cut} in {stats.events:,} events{where}")
+    figures = {"matches": stats.matches, "cut": stats.cut, "events": stats.events}
+    sink.write(figures | {"rows": run.matches.to_pylist()})
+    if out is None and not sink.alone:
+        shown = run.matches.slice(0, SHOWN).to_pylist()
+        sink.screen.print(rows_table(shown, run.matches.column_names, justify="right"))
+    sink.screen.print(f"{stats.matches:,} matches{cut} in {stats.events:,} events{where}")

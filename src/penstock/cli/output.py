@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Report = Callable[[int, int, str], None]
+Json = Annotated[
+    Path | None, typer.Option("--json", help="Write what is shown as JSON; - is stdout.", show_default=False)
+]
+SHOWN = 20  # rows of a table on the screen
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -29,6 +33,44 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
+
+
+class JsonOut:
+    """Where the JSON of a command goes: nowhere, to a file, or to stdout, which then has nothing else.
+
+    >>> from penstock.cli.output import JsonOut
+    >>> out = JsonOut(Path("-"))
+    >>> out.write([{"policy": "lru"}])
+    [
+      {
+        "policy": "lru"
+      }
+    ]
+    >>> out.screen.stderr
+    True
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.alone = str(path) == "-"
+        self.file = writable(None if self.alone else path)
+
+    @property
+    def screen(self) -> Console:
+        """Where people read."""
+        return console(stderr=self.alone)
+
+    def write(self, data: Any) -> None:
+        """Plain data, or a text that is JSON already."""
+        import json
+
+        if not self.alone and self.file is None:
+            return
+        text = data if isinstance(data, str) else json.dumps(data, indent=2, default=str)
+        text = text.rstrip("\n") + "\n"
+        if self.file is not None:
+            self.file.write_text(text, encoding="utf-8")
+        else:
+            typer.echo(text, nl=False)
 
 
 def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
@@ -111,6 +153,44 @@ def recall_table(recall: pd.DataFrame, bounds: Collection[str] = ()) -> Table:
                 cells.append(f"{100 * share:.1f}")
         table.add_row(str(policy), *cells)
     return table
+
+
+def rows_table(rows: list[dict[str, Any]], columns: Collection[str], justify: Any = "left") -> Table:
+    """The first rows of a result.
+
+    >>> from penstock.cli.output import rows_table
+    >>> rows_table([{"a": 1}, {"a": None}], ["a"]).row_count
+    2
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(escape(name), justify=justify)
+    for row in rows[:SHOWN]:
+        table.add_row(*("" if row[name] is None else escape(str(row[name])) for name in columns))
+    return table
+
+
+def save_rows(table: Any, path: Path) -> None:
+    """An Arrow table as Parquet, or as CSV by the extension of the name.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from penstock.cli.output import save_rows
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_rows(pa.table({"a": [1]}), Path(folder, "a.csv"))
+    ...     Path(folder, "a.csv").read_text()
+    'a\\n1\\n'
+    """
+    if path.suffix.lower() == ".csv":
+        table.to_pandas().to_csv(path, index=False)
+    else:
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, path)
 
 
 def writable(path: Path | None) -> Path | None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.files import parse_times, read_table
-from penstock.cli.output import console, errors_in_one_line, parts_of, progress_bar, recall_table, writable
+from penstock.cli.output import (
+    Json,
+    JsonOut,
+    errors_in_one_line,
+    parts_of,
+    progress_bar,
+    recall_table,
+    writable,
+)
 
 if TYPE_CHECKING:
     from penstock.joins import Plan
@@ -44,13 +52,12 @@ def plan(
     step: Annotated[str, typer.Option(help="arrival or tick.")] = "arrival",
     seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
     unit: Annotated[str, typer.Option(help="The unit of numeric time columns.")] = "ms",
-    json: Annotated[Path | None, typer.Option(help="Write the rows as JSON; - is stdout.")] = None,
+    json: Json = None,
     plot: Annotated[Path, typer.Option(help="Write the curve as PNG.")] = Path("plan.png"),
     no_plot: Annotated[bool, typer.Option("--no-plot", help="Write no curve.")] = False,
 ) -> None:
     """Recall for every policy and budget, and the smallest budget that reaches the target."""
-    to_stdout = str(json) == "-"
-    writable(None if to_stdout else json)
+    sink = JsonOut(json)
     writable(None if no_plot else plot)
     sides = (read_table(left), read_table(right))
     names = pair_of_names(time)
@@ -73,18 +80,15 @@ def plan(
             unit=unit,
             progress=report,
         )
-    if json is not None:
-        text = found.to_json(None if to_stdout else json)
-        if to_stdout:
-            typer.echo(text, nl=False)
+    sink.write(found.to_json())
     if not no_plot:
         found.plot(plot)
-    _show(found, len(sides[0]), len(sides[1]), console(stderr=to_stdout))
-    written = [str(path) for path in (None if no_plot else plot, None if to_stdout else json) if path]
+    _show(found, len(sides[0]), len(sides[1]), sink.screen)
+    written = [str(path) for path in (None if no_plot else plot, sink.file) if path]
     if written:
         from rich.markup import escape
 
-        console(stderr=to_stdout).print(f"[dim]Written: {escape(', '.join(written))}[/]")
+        sink.screen.print(f"[dim]Written: {escape(', '.join(written))}[/]")
 
 
 def _show(found: Plan, left: int, right: int, out: Any) -> None:

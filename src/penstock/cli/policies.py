@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from penstock.cli.output import console, errors_in_one_line, writable
+from penstock.cli.output import Json, JsonOut, console, errors_in_one_line
 
 
 @errors_in_one_line
 def policies(
-    json: Annotated[Path | None, typer.Option(help="Write the list as JSON; - is stdout.")] = None,
+    json: Json = None,
 ) -> None:
     """The policies: who goes when memory is full, their options, cost and papers."""
-    import json as encoder
-
-    to_stdout = str(json) == "-"
-    writable(None if to_stdout else json)
+    sink = JsonOut(json)
     found = entries()
-    if json is not None:
-        text = encoder.dumps(found, indent=2) + "\n"
-        if to_stdout:
-            typer.echo(text, nl=False)
-            return
-        json.write_text(text, encoding="utf-8")
+    sink.write(found)
+    if sink.alone:
+        return
     from rich import box
     from rich.table import Table
 
@@ -56,6 +47,8 @@ def entries() -> list[dict[str, Any]]:
         {
             "policy": kind.name,
             "summary": kind.summary,
+            "wins": kind.wins,
+            "loses": kind.loses,
             "options": {
                 field.name: None if field.default is dataclasses.MISSING else field.default
                 for field in dataclasses.fields(kind)

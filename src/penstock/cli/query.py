@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, writable
-
-SHOWN = 20
+from penstock.cli.output import SHOWN, Json, JsonOut, errors_in_one_line, rows_table, save_rows, writable
 
 
 @errors_in_one_line
@@ -32,6 +30,7 @@ def query(
     out: Annotated[
         Path | None, typer.Option(help="Write the rows as Parquet, or as CSV by its extension.")
     ] = None,
+    json: Json = None,
 ) -> None:
     """Run a continuous query over streams of timed triples."""
     from penstock.errors import PenstockError
@@ -39,6 +38,7 @@ def query(
     from penstock.units import time_unit
 
     writable(out)
+    sink = JsonOut(json)
     if not file.is_file():
         raise PenstockError(f"There is no file '{file}' with a query.")
     parsed = StreamQuery.parse(file.read_text(encoding="utf-8"))
@@ -52,27 +52,16 @@ def query(
             raise PenstockError(f"--stream takes NAME=FILE; {given!r} was given.")
         files[name] = Path(path)
     run = parsed.run(files, budget=budget, policy=policy, unit=unit, object=object_, seed=seed)
-    screen = console()
     assert run.rows is not None
-    if out is None:
-        from rich import box
-        from rich.table import Table
-
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in run.rows.column_names:
-            shown.add_column(name)
-        for row in run.rows.slice(0, SHOWN).to_pylist():
-            shown.add_row(*("" if value is None else str(value) for value in row.values()))
-        screen.print(shown)
-    elif out.suffix.lower() == ".csv":
-        run.rows.to_pandas().to_csv(out, index=False)
-    else:
-        import pyarrow.parquet as pq
-
-        pq.write_table(run.rows, out)
+    if out is not None:
+        save_rows(run.rows, out)
     stats = run.stats
     where = f", written to {out}" if out else ""
-    screen.print(
+    figures = {name: getattr(stats, name) for name in ("results", "exact", "recall", "triples", "evicted")}
+    sink.write(figures | {"rows": run.rows.to_pylist()})
+    if out is None and not sink.alone:
+        sink.screen.print(rows_table(run.rows.slice(0, SHOWN).to_pylist(), run.rows.column_names))
+    sink.screen.print(
         f"{stats.results:,} results of {stats.exact:,} (recall {stats.recall:.3f}) in {stats.triples:,} "
         f"triples, {stats.evicted:,} evicted{where}"
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, parts_of, writable
+from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, writable
+
+if TYPE_CHECKING:
+    from penstock.queues.inspection import FolderReport
 
 queues = typer.Typer(
     help="Lossless queues in bounded memory: simulate, verify, inspect, serve.", no_args_is_help=True
@@ -35,12 +38,11 @@ def simulate(
     planners: Annotated[list[str] | None, typer.Option(help="Which ones; by default all that can.")] = None,
     block: Annotated[int | None, typer.Option(help="T = c0/c1; gives the extended cost model.")] = None,
     seed: Annotated[int, typer.Option(help="For patterns that draw.")] = 0,
-    json: Annotated[Path | None, typer.Option(help="Write the rows as JSON; - is stdout.")] = None,
+    json: Json = None,
     plot: Annotated[Path | None, typer.Option(help="Write accesses over time as PNG.")] = None,
 ) -> None:
     """Compare planners on a pattern of arrivals: cost, ratio to the optimum, disk traffic."""
-    to_stdout = str(json) == "-"
-    writable(None if to_stdout else json)
+    sink = JsonOut(json)
     writable(plot)
 
     from penstock.queues.comparison import compare
@@ -51,17 +53,10 @@ def simulate(
     names = parts_of(planners) if planners else _all_planners(memory, number, block)
     model = ExtendedCost(c0=block, c1=1) if block else None
     found = compare(counted, names, memory=memory, model=model, consume=order)
-    if json is not None:
-        import json as text
-
-        content = text.dumps({"best": found.best, "exact": found.exact, "rows": found.rows()}, indent=2)
-        if to_stdout:
-            typer.echo(content)
-        else:
-            json.write_text(content + "\n")
+    sink.write({"best": found.best, "exact": found.exact, "rows": found.rows()})
     if plot is not None:
         found.plot(plot)
-    _show_comparison(found, console(stderr=to_stdout))
+    _show_comparison(found, sink.screen)
 
 
 def _arrivals(
@@ -122,38 +117,54 @@ def _show_comparison(found: Any, out: Any) -> None:
 
 @queues.command(epilog="Example: penstock queues verify spool/clicks")
 @errors_in_one_line
-def verify(folder: Annotated[Path, FOLDER]) -> None:
+def verify(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
     """Check every chunk of a queue; exit code 1 if anything is torn, damaged or missing."""
+    sink = JsonOut(json)
     from penstock.queues.inspection import verify as look
 
     report = look(folder)
+    sink.write(_plain(report))
     for each in report.queues:
-        for flaw in each.flaws:
-            typer.echo(f"queue {each.queue}: {flaw}")
-        for gap in each.missing:
-            typer.echo(f"queue {each.queue}: {gap}")
+        for flaw in (*each.flaws, *each.missing):
+            sink.screen.print(f"queue {each.queue}: {flaw}", markup=False, soft_wrap=True)
     if not report.whole:
         raise typer.Exit(1)
     items = sum(each.items for each in report.queues)
-    typer.echo(f"whole: {items:,} items in {sum(each.chunks for each in report.queues):,} chunks")
+    chunks = sum(each.chunks for each in report.queues)
+    sink.screen.print(f"whole: {items:,} items in {chunks:,} chunks")
 
 
 @queues.command(epilog="Example: penstock queues inspect spool/clicks")
 @errors_in_one_line
-def inspect(folder: Annotated[Path, FOLDER]) -> None:
+def inspect(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
     """Show what a queue holds."""
+    sink = JsonOut(json)
     from penstock.queues.inspection import verify as look
 
     report = look(folder)
+    sink.write(_plain(report))
     kind = "record batches" if report.arrow else "bytes"
     state = "closed" if report.clean else "open, or not closed cleanly"
-    typer.echo(f"{report.folder}: {kind}, {'durable' if report.durable else 'not durable'}, {state}")
-    for each in report.queues:
-        typer.echo(
-            f"queue {each.queue}: {each.items:,} items ({each.first:,} to {each.after:,}), "
-            f"{each.bytes:,} bytes in {each.files:,} files, {each.chunks:,} chunks, "
-            f"{len(each.flaws)} flaws"
-        )
+    lines = [f"{report.folder}: {kind}, {'durable' if report.durable else 'not durable'}, {state}"]
+    lines += [
+        f"queue {each.queue}: {each.items:,} items ({each.first:,} to {each.after:,}), "
+        f"{each.bytes:,} bytes in {each.files:,} files, {each.chunks:,} chunks, {len(each.flaws)} flaws"
+        for each in report.queues
+    ]
+    sink.screen.print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+def _plain(report: FolderReport) -> dict[str, Any]:
+    """What was found, as plain data; flaws and gaps in words."""
+    found: dict[str, Any] = {"folder": str(report.folder), "whole": report.whole}
+    found |= {name: getattr(report, name) for name in ("durable", "arrow", "clean")}
+    numbers = ("queue", "items", "first", "after", "delivered", "files", "bytes", "chunks")
+    found["queues"] = [
+        {name: getattr(each, name) for name in numbers}
+        | {"flaws": [str(flaw) for flaw in each.flaws], "missing": [str(gap) for gap in each.missing]}
+        for each in report.queues
+    ]
+    return found
 
 
 @queues.command(epilog="Example: penstock queues serve spool --port 8815 --memory '256 MiB'")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.output import console, errors_in_one_line, parts_of, progress_bar, writable
+from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, progress_bar
 
 if TYPE_CHECKING:
     from penstock.experiments import Outcome
@@ -32,7 +32,7 @@ def reproduce(
         str | None, typer.Option(help="Run the trials as tasks of this Spark master, such as local[4].")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one per processor.", min=1)] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the claims as JSON; - is stdout.")] = None,
+    json: Json = None,
 ) -> None:
     """Rerun the papers' experiments: a CSV and a PNG per figure, every claim checked, one HTML report."""
     import contextlib
@@ -41,11 +41,11 @@ def reproduce(
     from penstock.errors import PenstockError, hint
     from penstock.experiments import EXPERIMENTS, Scope, figures_of, write_report
     from penstock.experiments import reproduce as run
+    from penstock.experiments.report import claims_of
 
     if data is not None and not data.is_dir():
         raise PenstockError(f"--data takes a folder; there is none at '{data}'.")
-    to_stdout = str(json) == "-"
-    writable(None if to_stdout else json)
+    sink = JsonOut(json)
     wanted = list(dict.fromkeys(papers or ["all"]))
     if "all" in wanted:
         wanted = list(EXPERIMENTS)
@@ -70,28 +70,9 @@ def reproduce(
         report = opened.enter_context(progress_bar())
         outcomes = run(figures, out, jobs=jobs, spark=session, progress=report)
     page = write_report(outcomes, out, scope, seconds=time.perf_counter() - began)
-    if json is not None:
-        text = as_json(outcomes)
-        if to_stdout:
-            typer.echo(text, nl=False)
-        else:
-            json.write_text(text, encoding="utf-8")
-    _show(outcomes, console(stderr=to_stdout))
-    console(stderr=to_stdout).print(f"Report: {page}", soft_wrap=True)
-
-
-def as_json(outcomes: list[Outcome]) -> str:
-    """The claims of all figures as JSON.
-
-    >>> from penstock.cli.reproduce import as_json
-    >>> as_json([])
-    '[]\\n'
-    """
-    import json
-
-    from penstock.experiments.report import claims_of
-
-    return json.dumps(claims_of(outcomes), indent=2) + "\n"
+    sink.write(claims_of(outcomes))
+    _show(outcomes, sink.screen)
+    sink.screen.print(f"Report: {page}", soft_wrap=True)
 
 
 def _show(outcomes: list[Outcome], out: Any) -> None:
@@ -101,7 +82,7 @@ def _show(outcomes: list[Outcome], out: Any) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("figure", style="cyan", no_wrap=True)
-    for title in ("the paper says", "measured", "verdict"):
+    for title in ("claimed", "measured", "verdict"):
         table.add_column(title, overflow="fold")
     colours = {True: "green", False: "red", None: "yellow"}
     for outcome in outcomes:

@@ -22,6 +22,9 @@ def spark_session(master: str = "local[2]") -> Iterator[Any]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise PenstockError("This command needs Spark: pip install 'penstock[spark]'.") from error
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
     import penstock.spark  # noqa: F401 (sets the Python of the workers)
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -40,6 +43,11 @@ def spark_session(master: str = "local[2]") -> Iterator[Any]:
         session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
+    except PenstockError:
+        raise  # says all there is to say
+    except (PySparkException, Py4JError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise RuntimeError(f"{said} (Spark's log: {folder / 'spark.log'})") from error
     except Exception:
         print(f"Spark's log: {folder / 'spark.log'}", file=sys.stderr)
         raise
@@ -63,8 +71,6 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 def read(session: Any, path: Path, streaming: bool = False) -> Any:
     """A file or a folder of files as a DataFrame; as a stream, one file per batch."""
-    if not path.exists():
-        raise PenstockError(f"There is no '{path}'.")
     kind = format_of(path)
     reader = session.read
     if kind == "csv":
@@ -84,9 +90,14 @@ def format_of(path: Path) -> str:
 
     >>> from pathlib import Path
     >>> from penstock.cli.session import format_of
-    >>> format_of(Path("clicks.csv"))
-    'csv'
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Path(folder, "clicks.csv").touch()
+    ...     format_of(Path(folder, "clicks.csv")), format_of(Path(folder))
+    ('csv', 'csv')
     """
+    if not path.exists():
+        raise PenstockError(f"There is no '{path}'.")
     name = path
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in FORMATS)
