@@ -15,7 +15,7 @@ import pandas as pd
 from penstock.budget import Tuples
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.inputs import sensors, television
-from penstock.experiments.plots import finish, heat, lines, panels
+from penstock.experiments.plots import finish, heat, lines, one_legend, panels
 from penstock.joins import JoinRun, WindowJoin
 
 WORKLOADS = {"sensors": "SRBench", "television": "ViSTA-TV"}
@@ -119,7 +119,8 @@ def figure_2(scope: Scope) -> Figure:
             part = table[table.workload == workload]
             ax.fill_between(part.time, part.tuples, step="mid", color="#1f5fa8", alpha=0.25)
             ax.plot(part.time, part.tuples, drawstyle="steps-mid", color="#1f5fa8", linewidth=1.2)
-            finish(ax, f"({letter}) {workload}", unit, "tuples to keep", legend=None, ylim=(0, None))
+            title = f"({letter}) {workload} ({WORKLOADS[workload]})"
+            finish(ax, title, unit, "tuples to keep", legend=None, ylim=(0, None))
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -170,7 +171,9 @@ def _by_size(scope: Scope, name: str, measure: str, title: str, where: str) -> F
         for ax, letter, workload in zip(axes, "ab", WORKLOADS, strict=True):
             lines(ax, table[table.workload == workload], "share", measure, "policy")
             label = "cache, share of the most that is needed"
-            finish(ax, f"({letter}) {workload}", label, "recall", ylim=(0, 1.02))
+            title = f"({letter}) {workload} ({WORKLOADS[workload]})"
+            finish(ax, title, label, "recall", ylim=(0, 1.02))
+        one_legend(drawing, axes)
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -218,8 +221,13 @@ def figure_5(scope: Scope) -> Figure:
         for ax, workload in zip(axes, WORKLOADS, strict=True):
             by = table[table.workload == workload].pivot(index="policy", columns="share", values="recall")
             by = by.loc[list(policies), list(shares[workload])]
-            heat(ax, by.rename(columns="{:.0%}".format, index=lambda name: name.replace(":rho=", " ")))
-            ax.set_title(f"{workload} ({WORKLOADS[workload]})", fontsize=10)
+            heat(
+                ax,
+                by.rename(columns="{:.0%}".format, index=lambda name: name.replace(":rho=", " ")),
+                by_column=True,
+            )
+            ax.set_title(f"{workload} ({WORKLOADS[workload]}): recall, dark is best of its size", fontsize=10)
+            ax.set_xlabel("cache, share of the most that is needed", fontsize=9)
         return drawing
 
     def claims(table: Any) -> list[Claim]:

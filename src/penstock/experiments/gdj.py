@@ -11,7 +11,7 @@ from penstock.budget import Fraction
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.gdj_many import figure_6, figure_7, figure_8
 from penstock.experiments.inputs import PAIRS, Pair, stock, synthetic
-from penstock.experiments.plots import finish, lines, log_x, panels
+from penstock.experiments.plots import finish, lines, log_x, one_legend, panels
 from penstock.joins import WindowJoin
 
 STREAMS = ("stock", "weather", "synthetic")
@@ -121,7 +121,7 @@ def figure_2_1(scope: Scope) -> Figure:
         finish(left, f"(a) popularity, slope {slope:.2f}", "rank", "references", legend=None)
         lines(right, table[table.panel.isin(["original", "permuted"])], "x", "y", "panel")
         right.set_xscale("log")
-        finish(right, "(b) stack distance", "distance", "share of references", ylim=(0, 1))
+        finish(right, "(b) stack distance", "distance, keys", "share of references", ylim=(0, 1))
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -162,7 +162,7 @@ def figure_2(scope: Scope) -> Figure:
     def draw(table: Any) -> Any:
         drawing, (ax,) = panels(1, width=5.5)
         ax.bar(table.minutes, table["values"] / table["values"].sum(), 0.23, align="edge", color="#1f5fa8")
-        finish(ax, "Best age by value", "k opt in minutes (window 10)", "share of the values", legend=None)
+        finish(ax, "Best age by value", "best age, minutes (window 10)", "share of the values", legend=None)
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -205,10 +205,13 @@ def figure_3(scope: Scope) -> Figure:
     def draw(table: Any) -> Any:
         drawing, (left, right) = panels(2)
         lines(left, table[table.policy.isin(methods)], "fraction", "recall", "policy")
-        finish(left, "(a) methods, stock", "buffer, share of the window", "recall", ylim=(0, 1))
+        finish(left, "(a) methods, stock", "buffer, share of the window", "recall", ylim=(0, None))
         part = table[table.policy.isin(initial)]
         lines(right, part.assign(rank=part.policy.map(initial)), "rank", "recall", "streams")
-        finish(right, "(b) initial credit, buffer 20 %", "quantile of the credits", "recall", ylim=(0, 1))
+        finish(
+            right, "(b) initial credit, buffer 20 %", "quantile of the credits", "recall", ylim=(0, None),
+            legend="lower left",
+        )  # fmt: skip
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -245,6 +248,7 @@ def figure_4(scope: Scope) -> Figure:
         for ax, letter, streams in zip(axes, "abc", STREAMS, strict=True):
             lines(ax, table[table.streams == streams], "fraction", "recall", "policy")
             finish(ax, f"({letter}) {streams}", "buffer, share of the window", "recall", ylim=(0, 1.02))
+        one_legend(drawing, axes)
         return drawing
 
     return Figure(
@@ -278,11 +282,11 @@ def ahead_of_others(table: Any, x: str) -> list[Claim]:
 def figure_5(scope: Scope) -> Figure:
     """Windows and domains."""
     windows: dict[str, Any] = {
-        "stock": scope.pick((120_000, 600_000), (60_000, 300_000, 600_000, 1_200_000)),
-        "weather": scope.pick((300, 1_200), (150, 300, 600, 1_200, 2_400)),
-        "synthetic": scope.pick((30, 120), (15, 30, 60, 120, 240)),
+        "stock": scope.pick((120_000, 600_000, 1_200_000), (60_000, 300_000, 600_000, 1_200_000)),
+        "weather": scope.pick((300, 600, 1_200), (150, 300, 600, 1_200, 2_400)),
+        "synthetic": scope.pick((30, 60, 120), (15, 30, 60, 120, 240)),
     }
-    domains = scope.pick((50, 400), (25, 50, 100, 200, 400, 800))
+    domains = scope.pick((50, 100, 400), (25, 50, 100, 200, 400, 800))
     policies = ("gdj", "prob", "age:k=tuple", "rand")
     trials = [
         trial
@@ -300,14 +304,17 @@ def figure_5(scope: Scope) -> Figure:
         return table.assign(streams=named, x=table.window.where(~by_domain, table["keys"]))
 
     def draw(table: Any) -> Any:
-        drawing, axes = panels(4, width=3.6)
+        drawing, axes = panels(4, width=3.2)
         table = shaped(table)
+        in_ms = table.streams == "stock"
+        table = table.assign(x=table.x.where(~in_ms, table.x / 60_000))
         for ax, letter, streams in zip(axes, "abcd", (*windows, "domain"), strict=True):
             part = table[table.streams == streams]
             lines(ax, part, "x", "recall", "policy")
             log_x(ax, sorted(part.x.unique()))
-            what = "values in the domain" if streams == "domain" else "window"
-            finish(ax, f"({letter}) {streams}", what, "recall", ylim=(0, 1))
+            what = "values in the domain" if streams == "domain" else "window, minutes"
+            finish(ax, f"({letter}) {streams}", what, "recall", ylim=(0, None))
+        one_legend(drawing, axes)
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -340,13 +347,14 @@ def _sampling(scope: Scope, name: str, measure: str, title: str) -> Figure:
     trials = [t for drop in drops for t in _grid(scope, streams, policies, [0.2], drop=drop)]
 
     def draw(table: Any) -> Any:
-        drawing, axes = panels(4, width=3.6)
+        drawing, axes = panels(4, width=3.2)
         for i, each in enumerate(streams):
             part = table[table.streams == each]
             lines(axes[2 * i], part, "drop", "results", "policy")
-            finish(axes[2 * i], f"({'ac'[i]}) {each}", "drop rate", "results")
+            finish(axes[2 * i], f"({'ac'[i]}) {each}", "drop rate", "results", ylim=(0, None))
             lines(axes[2 * i + 1], part, "drop", measure, "policy")
-            finish(axes[2 * i + 1], f"({'bd'[i]}) {each}", "drop rate", title)
+            finish(axes[2 * i + 1], f"({'bd'[i]}) {each}", "drop rate", title, ylim=(0, None))
+        one_legend(drawing, axes)
         return drawing
 
     def claims(table: Any) -> list[Claim]:

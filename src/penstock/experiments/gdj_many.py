@@ -10,7 +10,7 @@ import pandas as pd
 from penstock.budget import Fraction
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.inputs import trades
-from penstock.experiments.plots import bars, finish, lines, panels
+from penstock.experiments.plots import COLOURS, finish, lines, one_legend, panels
 from penstock.joins import join_many
 from penstock.workloads import gdj_attributes, gdj_pair
 
@@ -97,10 +97,16 @@ def figure_6(scope: Scope) -> Figure:
 
     def draw(table: Any) -> Any:
         drawing, (ax,) = panels(1, width=7)
-        labels = [f"{p.upper()}\n{a}" for p, a in zip(table.policy, table.allocation, strict=True)]
-        bars(ax, labels, list(table.results), "{:,.0f}")
-        ax.bar(range(len(table)), table.inverse, width=0.65, color="white", alpha=0.45)
-        finish(ax, "Results of a direct and an inverse (light) pair, buffer 20 %", "", "results")
+        at, colours = range(len(table)), [COLOURS[policy] for policy in table.policy]
+        ax.bar(at, table.direct, width=0.65, color=colours, label="directly correlated pair")
+        top = ax.bar(
+            at, table.inverse, width=0.65, bottom=table.direct, label="inversely correlated pair",
+            color="white", edgecolor=colours, hatch="////",
+        )  # fmt: skip
+        ax.bar_label(top, [f"{n:,}" for n in table.results], fontsize=8, padding=2)
+        ax.margins(y=0.12)
+        ax.set_xticks(at, [f"{p.upper()}\n{a}" for p, a in zip(table.policy, table.allocation, strict=True)])
+        finish(ax, "Results of two joins in one memory, buffer 20 %", "", "results", legend="upper left")
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -142,9 +148,11 @@ def figure_7(scope: Scope) -> Figure:
     def draw(table: Any) -> Any:
         drawing, (left, right) = panels(2)
         lines(left, table[table.streams.notna()], "streams", "recall", "policy")
-        finish(left, "(a) many streams, stock", "streams", "recall", ylim=(0, None), xticks=(2, 3, 4, 5))
+        finish(left, "(a) many streams, stock", "streams", "recall", yscale="log", xticks=(2, 3, 4, 5))
         lines(right, table[table.attributes.notna()], "attributes", "results", "policy")
         finish(right, "(b) many attributes, generated", "attributes", "results", ylim=(0, None))
+        right.set_xticks((1, 2, 3, 4, 5))
+        one_legend(drawing, (left, right))
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -188,7 +196,7 @@ def figure_8(scope: Scope) -> Figure:
         from matplotlib.figure import Figure as Drawing
 
         surfaces = shaped(table)
-        drawing = Drawing(figsize=(12, 4), layout="constrained")
+        drawing = Drawing(figsize=(12, 3.8))
         FigureCanvasAgg(drawing)
         high = max(float(each.to_numpy().max()) for each in surfaces.values())
         for number, (policy, surface) in enumerate(surfaces.items()):
@@ -196,7 +204,10 @@ def figure_8(scope: Scope) -> Figure:
             xs, ys = np.meshgrid(surface.columns, surface.index)
             ax.plot_surface(xs, ys, surface.to_numpy(), cmap="viridis", linewidth=0.2, vmin=0, vmax=high)
             ax.set(title=policy.upper(), xlabel="skew left", ylabel="skew right", zlim=(0, high))
+            ax.set_zlabel("results", labelpad=8)
+            ax.zaxis.set_major_formatter("{x:,.0f}")
             ax.tick_params(labelsize=7)
+        drawing.subplots_adjust(left=0.01, right=0.95, top=0.95, bottom=0.08, wspace=0.12)
         return drawing
 
     def claims(table: Any) -> list[Claim]:

@@ -111,7 +111,7 @@ def figure_15(scope: Scope) -> Figure:
         title,
         "figure 15",
         trials,
-        lambda table: draw(table, title, *layout),
+        lambda table: draw(table, title, *layout, memory="memory, entries"),
         lambda table: judge_15(mean(table)),
         layout=layout,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.inputs import trades
-from penstock.experiments.plots import bars, finish, lines, panels
+from penstock.experiments.plots import bars, finish, lines, one_legend, panels
 from penstock.patterns import Pattern
 
 QUERY = "PATTERN SEQ(YHOO y, SEQ(QQQ q, AMAT a, DELL d), ORCL o, IPIX i) WITHIN {} s"
@@ -25,14 +25,24 @@ def timed(data: str | None, strategy: str, seconds: float, events: int, chunks: 
     rows: list[Row] = []
     for part in range(1, chunks + 1):
         length = events * part // chunks
-        began = time.process_time()
-        matches = pattern.run(frame.iloc[:length], **given).stats.matches
-        spent = time.process_time() - began
+        spent, matches = _spent(pattern, frame.iloc[:length], given)
         rows.append({"events_seen": length, "cpu": spent, "matches": matches, "source": source})
     for row in rows:
         row["us_per_event"] = 1e6 * row["cpu"] / row["events_seen"]
         row["us_per_match"] = 1e6 * row["cpu"] / max(1, row["matches"])
     return rows
+
+
+def _spent(pattern: Pattern, events: Any, given: dict[str, Any]) -> tuple[float, int]:
+    """CPU seconds and matches: the least of three times where it is short, since there chance tells."""
+    least, found = float("inf"), 0
+    for _ in range(3):
+        began = time.process_time()
+        found = pattern.run(events, **given).stats.matches
+        least = min(least, time.process_time() - began)
+        if least > 0.2:
+            break
+    return least, found
 
 
 def figure_10(scope: Scope) -> Figure:
@@ -47,8 +57,9 @@ def figure_10(scope: Scope) -> Figure:
             lines(ax, table, "events_seen", "cpu", "strategy")
             if log:
                 ax.set_yscale("log")
-            title = f"{'(b) logarithmic' if log else '(a)'} within {window} s"
+            title = f"({'b' if log else 'a'}) within {window} s{', logarithmic' if log else ''}"
             finish(ax, title, "events", "CPU seconds")
+        one_legend(drawing, (left, right))
         return drawing
 
     def claims(table: Any) -> list[Claim]:
@@ -87,10 +98,10 @@ def figure_11(scope: Scope) -> Figure:
         bars(first, list(widest.strategy), list(widest.us_per_event), "{:,.1f}")
         finish(first, f"(a) within {max(windows)} s", "", "CPU µs per event", legend=None, yscale="log")
         lines(second, table, "seconds", "us_per_event", "strategy")
-        finish(second, "(b) window", "seconds", "CPU µs per event", yscale="log")
+        finish(second, "(b) by window", "window, seconds", "CPU µs per event", yscale="log")
         cached = table[table.strategy.isin(["object", "semantic"])]
         lines(third, cached, "seconds", "us_per_match", "strategy")
-        finish(third, "(c) per result", "seconds", "CPU µs per match", yscale="log")
+        finish(third, "(c) per result", "window, seconds", "CPU µs per match", yscale="log")
         return drawing
 
     def claims(table: Any) -> list[Claim]:

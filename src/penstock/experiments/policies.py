@@ -242,9 +242,15 @@ def regime_change(scope: Scope) -> Figure:
             front = policy in CHOSEN
             colour = {"learned": "#101010", "auto": "#e0301e"}.get(policy, COLOURS.get(policy))
             width, alpha = (2.5, 1.0) if front else (1.0, 0.6)
-            ax.plot(mine["window"], mine["recall"], label=policy, linewidth=width, alpha=alpha, color=colour)
-        for first in table.groupby("part", sort=False)["window"].min()[1:]:
-            ax.axvline(first - 0.5, color="grey", linestyle=":")
+            dashes = (0, (2, 2)) if policy == CHOSEN[-1] else "-"  # it may follow the other, and lie on it
+            ax.plot(
+                mine["window"], mine["recall"], label=policy, linewidth=width, alpha=alpha, color=colour,
+                linestyle=dashes,
+            )  # fmt: skip
+        for part, span in table.groupby("part", sort=False)["window"]:
+            ax.text((span.min() + span.max()) / 2, 0.97, part, ha="center", color="0.35", fontsize=9)
+            if span.min() > table["window"].min():
+                ax.axvline(span.min() - 0.5, color="grey", linestyle=":")
         finish(ax, "Zipf, then a walk, then bursts; 20 % of memory", "window", "recall", ylim=(0, 1))
         ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return drawing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import platform
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
@@ -42,8 +43,9 @@ def write_report(outcomes: list[Outcome], out: Path, scope: Scope, *, seconds: f
         _head(outcomes, papers, scope, seconds),
     ]
     for paper in papers:
+        mine = [outcome for outcome in outcomes if outcome.paper == paper]
         parts.append(f'<h2 id="{escape(paper)}">{escape(TITLES[paper])}</h2>')
-        parts += [_figure(outcome) for outcome in outcomes if outcome.paper == paper]
+        parts += [_contents(mine), *(_figure(outcome) for outcome in mine)]
     parts += [_surroundings(outcomes, scope), "</body></html>"]
     page = out / "report.html"
     page.write_text("\n".join(parts) + "\n", encoding="utf-8")
@@ -78,11 +80,11 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 
     >>> from penstock.experiments.report import summary
     >>> print(summary([]))
-    | figure | the paper says | measured | verdict |
+    | figure | claimed | measured | verdict |
     |---|---|---|---|
     <BLANKLINE>
     """
-    lines = ["| figure | the paper says | measured | verdict |", "|---|---|---|---|"]
+    lines = ["| figure | claimed | measured | verdict |", "|---|---|---|---|"]
     for outcome in outcomes:
         for number, claim in enumerate(outcome.claims):
             name = "" if number else f"{outcome.paper} {outcome.figure.name}"
@@ -118,8 +120,41 @@ def _head(outcomes: list[Outcome], papers: list[str], scope: Scope, seconds: flo
         f'<ul class="tally">{cells}</ul>'
         '<table><thead><tr><th>paper</th><th class="n">figures</th><th class="n">hold</th>'
         '<th class="n">do not</th><th class="n">open</th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></header>"
+        f"<tbody>{''.join(rows)}</tbody></table>{_failing(outcomes)}</header>"
     )
+
+
+def _failing(outcomes: list[Outcome]) -> str:
+    """The claims that do not hold, before all else: they are what a reader wants to know."""
+    rows = "".join(
+        f'<tr><td><a href="#{_place(outcome)}">{escape(outcome.paper)} {escape(outcome.figure.name)}</a></td>'
+        f"<td>{escape(claim.paper)}</td><td>{escape(claim.measured)}</td></tr>"
+        for outcome in outcomes
+        for claim in outcome.claims
+        if claim.holds is False
+    )
+    heads = "<tr><th>figure</th><th>claimed</th><th>measured</th></tr>"
+    if not rows:
+        return ""
+    table = f'<table class="claims"><thead>{heads}</thead><tbody>{rows}</tbody></table>'
+    return f"<h3>What does not hold</h3>{table}"
+
+
+def _place(outcome: Outcome) -> str:
+    return escape(f"{outcome.paper}-{outcome.figure.name}")
+
+
+def _contents(outcomes: list[Outcome]) -> str:
+    """The figures of a paper, with how many of their claims hold."""
+    items = []
+    for outcome in outcomes:
+        held = sum(claim.holds is True for claim in outcome.claims)
+        title, where = escape(outcome.figure.title), escape(outcome.figure.where)
+        items.append(
+            f'<li><a href="#{_place(outcome)}">{title}</a> <span class="quiet">{where}; '
+            f"{held} of {len(outcome.claims)} hold</span></li>"
+        )
+    return f'<ul class="contents">{"".join(items)}</ul>' if len(items) > 1 else ""
 
 
 def _figure(outcome: Outcome) -> str:
@@ -127,14 +162,21 @@ def _figure(outcome: Outcome) -> str:
     picture = base64.b64encode(outcome.png.read_bytes()).decode()
     sources = "; ".join(outcome.sources) or "none"
     note = f'<p class="quiet">{escape(figure.note)}</p>' if figure.note else ""
+    tall = _is_tall(outcome.png)
     return (
-        f'<section class="figure"><h3>{escape(figure.title)} '
+        f'<section class="figure" id="{_place(outcome)}"><h3>{escape(figure.title)} '
         f'<span class="quiet">({escape(figure.where)})</span></h3>'
-        f'<figure><img alt="{escape(figure.title)}" src="data:image/png;base64,{picture}"></figure>'
+        f'<figure{tall}><img alt="{escape(figure.title)}" src="data:image/png;base64,{picture}"></figure>'
         f"{_claims(outcome.claims)}{note}"
         f'<p class="quiet">Streams: {escape(sources)}. {_runs(len(figure.trials))}.</p>'
         f"{_rows(outcome.table)}</section>"
     )
+
+
+def _is_tall(png: Path) -> str:
+    """A class for pictures that are high on paper; width and height stand in a PNG's header."""
+    width, height = struct.unpack(">II", png.read_bytes()[16:24])
+    return ' class="tall"' if height > 0.8 * width else ""
 
 
 def _runs(number: int) -> str:
@@ -147,8 +189,8 @@ def _claims(claims: list[Claim]) -> str:
         f'<td class="verdict {str(claim.holds).lower()}">{claim.verdict}</td></tr>'
         for claim in claims
     )
-    heads = "<tr><th>the paper says</th><th>measured</th><th>verdict</th></tr>"
-    return f"<table><thead>{heads}</thead><tbody>{rows}</tbody></table>"
+    heads = "<tr><th>claimed</th><th>measured</th><th>verdict</th></tr>"
+    return f'<table class="claims"><thead>{heads}</thead><tbody>{rows}</tbody></table>'
 
 
 def _rows(table: pd.DataFrame) -> str:
@@ -172,4 +214,4 @@ def _surroundings(outcomes: list[Outcome], scope: Scope) -> str:
             facts[package] = "not installed"
     facts["streams"] = "; ".join(sorted({source for outcome in outcomes for source in outcome.sources}))
     rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in facts.items())
-    return f'<h2 id="surroundings">Surroundings</h2><table><tbody>{rows}</tbody></table>'
+    return f'<h2 id="surroundings">Surroundings</h2><table class="facts"><tbody>{rows}</tbody></table>'

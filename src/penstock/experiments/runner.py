@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -115,18 +115,41 @@ def _one_by_one(asked: Asked) -> Ran:
 def _in_processes(asked: Asked, workers: int) -> Ran:
     others = set(active_children())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        # In the order of their keys, which is no order: so they seldom compile the same kernel side by side.
-        mixed = sorted(asked, key=lambda each: each[1].key)
-        futures = {pool.submit(_rows, trial): (figure, trial) for figure, trial in mixed}
+        futures: dict[Future[list[Row]], tuple[Figure, Trial]] = {}
+
+        def submit(each: Asked) -> None:
+            futures.update({pool.submit(_rows, trial): (figure, trial) for figure, trial in each})
+
+        waiting = _by_kernels(asked)
+        submit([trials.pop(0) for trials in waiting.values()])
         try:
-            for future in as_completed(futures):
-                yield (*futures[future], future.result())
+            while futures:
+                for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                    figure, trial = futures.pop(future)
+                    yield figure, trial, future.result()
+                    submit(waiting.pop(_kernels(trial), []))
         except BaseException:
             # Nobody waits for what is under way; it runs again when the run goes on.
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in set(active_children()) - others:
                 worker.terminate()
             raise
+
+
+def _by_kernels(asked: Asked) -> dict[tuple[str, str], Asked]:
+    """Trials that use the same kernels. The first of each group compiles them, and the rest wait for it.
+
+    On a machine that has none yet, compiling is most of the work, and processes that start on the same
+    kernels do it side by side.
+    """
+    groups: dict[tuple[str, str], Asked] = {}
+    for each in asked:
+        groups.setdefault(_kernels(each[1]), []).append(each)
+    return groups
+
+
+def _kernels(trial: Trial) -> tuple[str, str]:
+    return trial.run.__qualname__, str(trial.given.get("policy", "")).partition(":")[0]
 
 
 def _on_spark(asked: Asked, spark: Any) -> Ran:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -27,8 +28,10 @@ def wide(table: pd.DataFrame, down: str, across: str, value: str) -> pd.DataFram
     return means[list(dict.fromkeys(table[across]))]
 
 
-def draw(table: pd.DataFrame, title: str, down: str, across: str, value: str) -> Any:
+def draw(table: pd.DataFrame, title: str, down: str, across: str, value: str, **units: str) -> Any:
     """Lines over numbers, and bars over names; the mean where a cell has several values.
+
+    `units` are labels of axes by column, where its name alone does not say the unit.
 
     >>> import pandas as pd
     >>> from penstock.experiments.tables import draw
@@ -56,8 +59,10 @@ def draw(table: pd.DataFrame, title: str, down: str, across: str, value: str) ->
             ax.bar(at, by[name], step, color=colour, label=str(name))
         many = len(by) > 8
         labels = [str(name) for name in by.index]
-        ax.set_xticks(range(len(by)), labels, rotation=90 if many else 20, fontsize=6 if many else 9)
-    finish(ax, title, "" if "," in down else down, value)
-    if ax.get_legend() is not None:
+        if not many:  # long ones in several lines, rather than aslant
+            labels = [textwrap.fill(label, 14) for label in labels]
+        ax.set_xticks(range(len(by)), labels, rotation=90 if many else 0, fontsize=6 if many else 8)
+    finish(ax, title, "" if "," in down else units.get(down, down), units.get(value, value), legend=None)
+    if len(ax.get_legend_handles_labels()[0]) > 1:
         ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return drawing
