@@ -133,7 +133,8 @@ def test_options_survive_spelling(policy: ps.policies.Policy) -> None:
 @every_spec
 def test_spec_is_documented(spec: str) -> None:
     policy = ps.policies.get(spec)
-    for text in (policy.name, policy.summary, policy.cost, policy.paper, type(policy).__doc__):
+    texts = (policy.name, policy.summary, policy.wins, policy.loses, policy.cost, policy.paper)
+    for text in (*texts, type(policy).__doc__):
         assert text
 
 

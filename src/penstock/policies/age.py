@@ -76,6 +76,10 @@ class Age(Policy):
 
     name: ClassVar[str] = "age"
     summary: ClassVar[str] = "tuples are kept to their stream's best age, staggered if memory is short"
+    wins: ClassVar[str] = "all tuples of a stream match at about the same age, and none later"
+    loses: ClassVar[str] = (
+        "ages of matches vary between keys, which is the rule: it does not look at keys at all"
+    )
     cost: ClassVar[str] = "O(1) per arrival, O(1) per match while it learns"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.2; Srivastava and Widom 2004"
     one_by_one: ClassVar[bool] = True

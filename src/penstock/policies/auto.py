@@ -36,6 +36,14 @@ class Auto(Policy):
 
     name: ClassVar[str] = "auto"
     summary: ClassVar[str] = "follows the candidate that does best on a sample of the keys"
+    wins: ClassVar[str] = (
+        "nothing is known beforehand, or the stream changes its nature: it follows what does best on a "
+        "sample of the keys"
+    )
+    loses: ClassVar[str] = (
+        "one policy is known to be right: the contest costs time and a little memory, and a change is "
+        "followed some windows late"
+    )
     cost: ClassVar[str] = "that of the policy it follows, of learned's history, and of small simulations"
     paper: ClassVar[str] = "none; miniature simulation follows Waldspurger, Saemundsson and Ahmad 2017"
     counts_keys: ClassVar[bool] = True

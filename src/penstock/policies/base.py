@@ -84,6 +84,8 @@ class Policy:
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""  # one line for lists
+    wins: ClassVar[str] = ""  # on which streams it does well, and why
+    loses: ClassVar[str] = ""
     cost: ClassVar[str] = ""  # per arrival and per match
     paper: ClassVar[str] = ""
     selective: ClassVar[bool] = False  # the arrival itself may be the one that goes

@@ -77,6 +77,13 @@ class Clock(Policy):
 
     name: ClassVar[str] = "clock"
     summary: ClassVar[str] = "a hand takes 1 off each score it passes; who falls below 0 goes"
+    wins: ClassVar[str] = (
+        "load and locality fluctuate and time per row matters: near lru and gdj, at the lowest cost of "
+        "those that look at matches"
+    )
+    loses: ClassVar[str] = (
+        "popularity is fixed and memory is short: the hand passes too often for scores to grow"
+    )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.2"
     one_by_one: ClassVar[bool] = True

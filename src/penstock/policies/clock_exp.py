@@ -125,6 +125,10 @@ class ClockExp(Policy):
 
     name: ClassVar[str] = "clock-exp"
     summary: ClassVar[str] = "a hand fades each score it passes; who falls below the threshold goes"
+    wins: ClassVar[str] = (
+        "recency matters most: with a small rho it is close to lru, with a large one to clock"
+    )
+    loses: ClassVar[str] = "popularity is fixed; and rho has to fit the stream (rho=auto looks for it)"
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, sections 3.2 and 4.4"
     one_by_one: ClassVar[bool] = True

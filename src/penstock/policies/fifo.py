@@ -42,6 +42,11 @@ class Fifo(Policy):
 
     name: ClassVar[str] = "fifo"
     summary: ClassVar[str] = "the oldest tuple goes"
+    wins: ClassVar[str] = (
+        "matches come at any age alike or soon after arrival (a trend that moves on), or results must be "
+        "a fair sample: nothing is chosen"
+    )
+    loses: ClassVar[str] = "some keys match far more often than others: popular ones go as early as rare ones"
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True

@@ -114,6 +114,13 @@ class FlowExpect(Policy):
 
     name: ClassVar[str] = "flowexpect"
     summary: ClassVar[str] = "who is not kept by the best fixed decisions for the next steps goes"
+    wins: ClassVar[str] = (
+        "streams are short and a model is known: it plans the next steps exactly, as a yardstick for heeb"
+    )
+    loses: ClassVar[str] = (
+        "throughput matters: a flow is solved at every step, in Python; and decisions do not adapt within"
+        " the lookahead"
+    )
     cost: ClassVar[str] = "a min-cost flow per step, in Python"
     paper: ClassVar[str] = "Xie, Yang and Chen 2005, section 4"
     selective: ClassVar[bool] = True

@@ -144,6 +144,13 @@ class GreedyDualJoin(Policy):
 
     name: ClassVar[str] = "gdj"
     summary: ClassVar[str] = "the tuple with the least credit goes; matches earn credit"
+    wins: ClassVar[str] = (
+        "keys come in clusters but some are popular for good: credit remembers matches, newcomers "
+        "displace what stopped matching"
+    )
+    loses: ClassVar[str] = (
+        "popularity never changes: prob, which counts every arrival and may refuse a newcomer, keeps more"
+    )
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/128) per match)"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
     caches: ClassVar[bool] = True

@@ -130,6 +130,11 @@ class Heeb(Policy):
 
     name: ClassVar[str] = "heeb"
     summary: ClassVar[str] = "the lowest expected benefit under a model of the other stream goes"
+    wins: ClassVar[str] = (
+        "values follow a trend, a walk or a season: the model says when a value can come again, and "
+        "nobody else can know that"
+    )
+    loses: ClassVar[str] = "no model fits; and it is slow where many values can still match"
     cost: ClassVar[str] = "O(keys that can still match) per eviction, nothing per match"
     paper: ClassVar[str] = "Xie, Yang and Chen 2005, sections 5.3 and 6.1"
     selective: ClassVar[bool] = True

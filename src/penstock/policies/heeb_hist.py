@@ -55,6 +55,10 @@ class HeebHist(Policy):
 
     name: ClassVar[str] = "heeb-hist"
     summary: ClassVar[str] = "the lowest expected benefit by histograms of what was observed goes"
+    wins: ClassVar[str] = (
+        "values follow a trend or a season with noise of an unknown shape, and there is time to observe it"
+    )
+    loses: ClassVar[str] = "the stream is short or changes its shape: histograms have to fill, and remember"
     cost: ClassVar[str] = Heeb.cost
     paper: ClassVar[str] = "Xie, Yang and Chen 2005, section 6.2"
     selective: ClassVar[bool] = True

@@ -72,6 +72,14 @@ class Learned(Policy):
 
     name: ClassVar[str] = "learned"
     summary: ClassVar[str] = "fewest matches to come, foretold by weights learnt from the stream, goes"
+    wins: ClassVar[str] = (
+        "popularity and recency both matter, or drift: it finds their weights from the stream itself, "
+        "ahead of every fixed rule on drifting and walking keys"
+    )
+    loses: ClassVar[str] = (
+        "the stream is too short to learn from, or has just changed: it then trails the best fixed rule "
+        "for some windows"
+    )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
     selective: ClassVar[bool] = True

@@ -52,6 +52,8 @@ class Lfd(Policy):
 
     name: ClassVar[str] = "lfd"
     summary: ClassVar[str] = "the entry whose next request is farthest away goes"
+    wins: ClassVar[str] = "the whole trace is known, as in planning a cache: no policy has more hits"
+    loses: ClassVar[str] = "requests come one by one: it needs all of them beforehand"
     cost: ClassVar[str] = "O(log n) per request"
     paper: ClassVar[str] = "Belady 1966; Xie, Yang and Chen 2005, section 7.1"
     joins: ClassVar[bool] = False

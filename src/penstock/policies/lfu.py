@@ -53,6 +53,13 @@ class Lfu(Policy):
 
     name: ClassVar[str] = "lfu"
     summary: ClassVar[str] = "the tuple that was matched least often goes"
+    wins: ClassVar[str] = (
+        "keys keep their popularity while they are buffered, and old matches still tell of new ones, as "
+        "near a random walk"
+    )
+    loses: ClassVar[str] = (
+        "popularity moves on: tuples that matched often long ago stay, and newcomers have no count yet"
+    )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 2.2"
     caches: ClassVar[bool] = True

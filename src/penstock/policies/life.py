@@ -50,6 +50,13 @@ class Life(Policy):
 
     name: ClassVar[str] = "life"
     summary: ClassVar[str] = "lowest count in the other stream times remaining lifetime goes"
+    wins: ClassVar[str] = (
+        "popularity lasts and windows are long against the memory: of two equally popular tuples the "
+        "younger stays"
+    )
+    loses: ClassVar[str] = (
+        "keys come and go, as for prob; and with a trend, where much lifetime left means nothing"
+    )
     cost: ClassVar[str] = "O(log n) per arrival with the constant of a kinetic tournament, nothing per match"
     paper: ClassVar[str] = "Das, Gehrke and Riedewald 2003"
     selective: ClassVar[bool] = True

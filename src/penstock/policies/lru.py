@@ -48,6 +48,12 @@ class Lru(Policy):
 
     name: ClassVar[str] = "lru"
     summary: ClassVar[str] = "the tuple whose last match is longest ago goes"
+    wins: ClassVar[str] = (
+        "keys come in clusters, as in sessions and trades: what matched a moment ago matches again"
+    )
+    loses: ClassVar[str] = (
+        "popularity is fixed: one late match of a rare key counts as much as a hundred of a popular one"
+    )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True

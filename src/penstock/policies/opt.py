@@ -40,6 +40,10 @@ class Opt(Policy):
 
     name: ClassVar[str] = "opt"
     summary: ClassVar[str] = "the clairvoyant optimum: no policy has more results"
+    wins: ClassVar[str] = "the whole stream is known: it shows how much a better policy could still gain"
+    loses: ClassVar[str] = (
+        "results are wanted while the stream runs: it needs all of it beforehand, and a flow over all matches"
+    )
     cost: ClassVar[str] = "a min-cost flow over all matches beforehand"
     paper: ClassVar[str] = "Das, Gehrke and Riedewald 2003; Xie, Yang and Chen 2005, section 4"
     selective: ClassVar[bool] = True

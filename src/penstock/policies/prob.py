@@ -74,6 +74,10 @@ class Prob(Policy):
 
     name: ClassVar[str] = "prob"
     summary: ClassVar[str] = "the tuple whose key was rarest in the other stream goes"
+    wins: ClassVar[str] = (
+        "keys have a popularity that lasts: with independent draws it is nearly the best there is"
+    )
+    loses: ClassVar[str] = "keys come and go, or follow a trend: it holds on to keys whose time is over"
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.1; Das et al. 2003"
     caches: ClassVar[bool] = True

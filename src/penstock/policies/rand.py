@@ -49,6 +49,13 @@ class Rand(Policy):
 
     name: ClassVar[str] = "rand"
     summary: ClassVar[str] = "a tuple drawn at random goes"
+    wins: ClassVar[str] = (
+        "nothing else is known and no order of arrival may be favoured; it is the line that others must beat"
+    )
+    loses: ClassVar[str] = (
+        "keys differ in popularity or come in clusters: it keeps no more of what matches than of what "
+        "does not"
+    )
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True
