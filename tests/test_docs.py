@@ -3,6 +3,10 @@
 - A `python` block with `>>>` is a doctest. Any other is executed; if a `text` block follows it directly,
   that is what it must print. The blocks of a file run in order and share their names.
 - A block that is marked `python src/...` is quoted from that file and must stand there word for word.
+- Every block has one of the marks of `KINDS`, so that none escapes by a mark of its own.
+- Commands of `penstock`, in blocks and in lines of text, have to be understood by the command line.
+
+Kafka's connector is not part of Spark, so here the source `kafka` reads files with the columns that it gives.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import json
 import re
+import shlex
 import sys
 import types
 from collections.abc import Iterator
@@ -25,6 +31,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+COMMAND = re.compile(r"^    (penstock .*)$|`(penstock [^`]+)`", re.MULTILINE)
+KINDS = ("", "python", "text")  # but for quotations
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -74,8 +82,8 @@ def test_examples_run(
     module = types.ModuleType("pasted")  # a module that can be found: classes of the page can be pickled
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names = vars(module)
-    if page.name in ("spark.md", "tutorial.md", "operations.md"):
-        names["spark"] = request.getfixturevalue("spark")
+    if any("spark" in block.text for block in blocks(page) if block.kind == "python"):
+        names["spark"] = FilesForKafka(request.getfixturevalue("spark"), tmp_path)
     ran = 0
     for block in blocks(page):
         if block.kind != "python":
@@ -94,6 +102,35 @@ def test_examples_run(
     assert ran, f"{page.name} has no example"
 
 
+class FilesForKafka:
+    """A session whose source `kafka` is a folder of files, with the columns that Kafka has."""
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        self._session = session
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    @property
+    def readStream(self) -> Any:  # noqa: N802 (Spark's name)
+        reader = self._session.readStream
+        plain = reader.format
+
+        def named(source: str) -> Any:
+            if source != "kafka":
+                return plain(source)
+            folder = self._folder / "kafka"
+            if not folder.exists():
+                message = bytearray(json.dumps({"ad": "a", "ts": "2024-05-01T12:00:00Z"}).encode())
+                rows = self._session.createDataFrame([(None, message)], "key binary, value binary")
+                rows.write.parquet(str(folder))
+            return plain("parquet").schema("key binary, value binary").option("path", str(folder))
+
+        reader.format = named
+        return reader
+
+
 def check_doctest(page: Path, block: Block, names: dict[str, Any]) -> None:
     """Run the prompts of a block; what they define stays."""
     example = doctest.DocTestParser().get_doctest(block.text, names, page.name, str(page), block.line - 1)
@@ -109,6 +146,30 @@ def test_quotations_are_true(page: Path) -> None:
         kind, _, source = block.kind.partition(" ")
         if kind == "python" and source:
             assert block.text in (ROOT / source).read_text(encoding="utf-8"), f"{page.name}:{block.line}"
+
+
+@every_page
+def test_every_block_is_of_a_kind_that_is_tested(page: Path) -> None:
+    marks = {block.kind for block in blocks(page) if not block.kind.startswith("python src/")}
+    assert marks <= set(KINDS)
+
+
+@every_page
+def test_commands_are_understood(page: Path) -> None:
+    import typer
+
+    from penstock.cli import app
+
+    command = typer.main.get_command(app)
+    for match in COMMAND.finditer(page.read_text(encoding="utf-8")):
+        words = shlex.split(match[1] or match[2], comments=True)[1:]
+        if match[1] is None and not any(word.startswith("-") for word in words):
+            continue  # a name in a sentence, `penstock plan`
+        parsed, rest = command, words
+        while hasattr(parsed, "commands"):
+            assert rest[0] in parsed.commands, f"{page.name}: {' '.join(words)}"
+            parsed, rest = parsed.commands[rest[0]], rest[1:]
+        parsed.make_context(parsed.name, rest)  # raises where an option is unknown or misses its value
 
 
 @every_page
