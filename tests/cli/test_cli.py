@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import penstock as ps
@@ -93,6 +98,7 @@ def test_iso_timestamps_in_csv(tmp_path: Path) -> None:
         ({"--within": "soon"}, "not a duration"),
         ({"--within": "-5 s"}, "not negative"),
         ({"--budgets": "much"}, "not a size"),
+        ({"--budgets": "-5"}, "Fraction takes"),
         ({"--target": "2"}, "target=2"),
         ({"--json": "nowhere/plan.json"}, "folder that exists"),
     ],
@@ -122,6 +128,20 @@ def test_unreadable_times_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.nojit
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
+def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    common = (tmp_path / name, "--on", "key", "--time", "ts", "--within", "1 s", "--no-plot")
+    for content in (b"", bytes(range(256)) * 4, b'"key,ts\n1,2'):
+        (tmp_path / name).write_bytes(content)
+        result = run("plan", tmp_path / name, *common)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.stderr
+        assert result.stderr.startswith("error: ")
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    assert "is a folder" in run("plan", tmp_path / name, *common).stderr
+
+
+@pytest.mark.nojit
 def test_policies_lists_the_registry(tmp_path: Path) -> None:
     result = run("policies", "--json", tmp_path / "policies.json")
     assert result.exit_code == 0
@@ -130,25 +150,33 @@ def test_policies_lists_the_registry(tmp_path: Path) -> None:
     assert all(name in result.stdout for name in ps.policies.names())
 
 
+def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    """Every command there is, and the groups above them."""
+    yield path
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, *path, name)
+
+
 @pytest.mark.nojit
-@pytest.mark.parametrize(
-    "command",
-    [
-        (),
-        ("plan",),
-        ("policies",),
-        ("match",),
-        ("join",),
-        ("reconcile",),
-        ("plan-lookup",),
-        ("enrich",),
-        ("demo",),
-    ],
-)
-def test_help_shows_an_example(command) -> None:
+@pytest.mark.parametrize("command", commands(typer.main.get_command(app)), ids=" ".join)
+def test_help_shows_an_example_that_is_understood(command) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
-    assert "Example: penstock" in result.stdout
+    told = re.search(r"Example: (penstock .*?)(?:Exit codes|$)", " ".join(result.stdout.split()))
+    assert told, result.stdout
+    parsed, rest = typer.main.get_command(app), shlex.split(told[1])[1:]
+    while hasattr(parsed, "commands"):
+        parsed, rest = parsed.commands[rest[0]], rest[1:]
+    parsed.make_context(parsed.name, rest)
+
+
+@pytest.mark.nojit
+def test_every_command_and_exit_code_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    for path in commands(typer.main.get_command(app)):
+        assert len(path) != 1 or f"`penstock {path[0]}`" in page
+    for code in (0, 1, 2):
+        assert f"| {code} |" in page
 
 
 @pytest.mark.nojit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -35,6 +36,14 @@ def test_matches_are_printed_and_written(files, tmp_path: Path) -> None:
     for name, read in (("out.csv", pd.read_csv), ("out.parquet", pd.read_parquet)):
         assert run("match", *common, "--strategy", "semantic", "--out", tmp_path / name).exit_code == 0
         assert read(tmp_path / name).to_dict("list") == {"w": [0], "u": [2]}
+
+
+@pytest.mark.nojit
+def test_json_has_the_rows_and_the_counts(files) -> None:
+    result = run("match", *files, "--type", "kind", "--time", "at", "--json", "-")
+    found = json.loads(result.stdout)
+    assert found == {"matches": 1, "cut": 0, "events": 4, "rows": [{"w": 0, "u": 2}]}
+    assert "1 matches in 4 events" in result.stderr
 
 
 @pytest.mark.nojit

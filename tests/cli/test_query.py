@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +39,14 @@ def test_rows_are_printed_and_written(files, tmp_path: Path) -> None:
     for name, read in (("out.csv", pd.read_csv), ("out.parquet", pd.read_parquet)):
         assert run("query", query, "--stream", f"wind={wind}", "--out", tmp_path / name).exit_code == 0
         assert read(tmp_path / name).to_dict("list") == {"a": ["y", "x", "z", "y"], "b": ["x", "y", "y", "z"]}
+
+
+def test_json_has_the_rows_and_the_counts(files) -> None:
+    query, wind = files
+    result = run("query", query, "--stream", f"wind={wind}", "--json", "-")
+    found = json.loads(result.stdout)
+    assert (found["results"], found["exact"], found["recall"]) == (4, 4, 1.0)
+    assert found["rows"][0] == {"a": "y", "b": "x"}
 
 
 def test_tables_and_quads_are_streams_too(files, tmp_path: Path) -> None:

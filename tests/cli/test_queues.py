@@ -54,6 +54,9 @@ def test_verify_and_inspect(tmp_path: Path) -> None:
             queue.put_many([b"x" * 50] * 10)
     assert "whole: 300 items in 30 chunks" in invoke("verify", str(tmp_path))
     assert "300 items (0 to 300)" in invoke("inspect", str(tmp_path))
+    invoke("inspect", str(tmp_path), "--json", str(tmp_path / "found.json"))
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["whole"], found["queues"][0]["items"]) == (True, 300)
     file = next(tmp_path.glob("*.seg"))
     raw = bytearray(file.read_bytes())
     raw[1_000] ^= 1
@@ -61,6 +64,9 @@ def test_verify_and_inspect(tmp_path: Path) -> None:
     said = invoke("verify", str(tmp_path), code=1)
     assert f"damage: {file.name} at offset" in said
     assert "items 10 to 19 are missing (10)" in said
+    found = json.loads(CliRunner().invoke(app, ["queues", "verify", str(tmp_path), "--json", "-"]).stdout)
+    assert not found["whole"]
+    assert "items 10 to 19 are missing (10)" in found["queues"][0]["missing"]
     assert "holds no queue" in invoke("verify", str(tmp_path / "nothing"), code=2)
 
 

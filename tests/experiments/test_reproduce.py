@@ -69,6 +69,17 @@ def test_nobody_waits_for_the_others_when_a_trial_fails(tmp_path: Path) -> None:
     assert not (tmp_path / "over").exists()
 
 
+def test_the_first_trial_of_a_policy_compiles_for_the_others(tmp_path: Path) -> None:
+    trials = [
+        Trial(toy.compiles, {"policy": policy, "n": n, "folder": str(tmp_path)})
+        for n in range(4)
+        for policy in ("lru:a=1", "gdj")
+    ]
+    found = table(tmp_path / "out", dataclasses.replace(toy.figure(), trials=trials), jobs=2)
+    assert found["n"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert found["after"].all()
+
+
 def test_the_report_stands_alone(tmp_path: Path) -> None:
     outcomes = reproduce({"queues": [toy.figure()]}, tmp_path, jobs=1)
     page = write_report(outcomes, tmp_path, Scope(quick=True)).read_text(encoding="utf-8")

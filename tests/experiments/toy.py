@@ -23,6 +23,15 @@ def drawn(n: int, seed: int, log: str | None = None, fails: bool = False) -> lis
     return [{"n": n, "x": i, "value": rng.random(), "source": "toy"} for i in range(3)]
 
 
+def compiles(policy: str, n: int, folder: str) -> list[dict[str, Any]]:
+    """The first trial of a policy takes a moment; the others tell whether it was over when they began."""
+    done = Path(folder, f"{policy}-{n}")
+    if n == 0:
+        time.sleep(0.5)
+    done.touch()
+    return [{"x": 0, "value": 0.0, "log": "", "after": Path(folder, f"{policy}-0").exists()}]
+
+
 def fails_or_lasts(fails: bool, folder: str) -> list[dict[str, Any]]:
     """One trial fails once the other has begun, which takes a minute."""
     begun, over = Path(folder, "begun"), Path(folder, "over")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +32,14 @@ def read_table(path: Path) -> pd.DataFrame:
         raise PenstockError(
             f"'{path}' is not a file that can be read; allowed are {', '.join(CSV + PARQUET)}."
         )
+    if path.is_dir():
+        raise PenstockError(f"'{path}' is a folder; give one of the files in it.")
     if not path.is_file():
         others = [p.name for p in path.parent.glob("*") if p.name.lower().endswith(CSV + PARQUET)]
-        tail = hint(path.name, others[:20]) if others else "."
-        raise PenstockError(f"There is no file '{path}'{tail}")
+        close = difflib.get_close_matches(path.name, others, n=1)
+        raise PenstockError(
+            f"There is no file '{path}'" + (f"; did you mean '{close[0]}'?" if close else ".")
+        )
     import pandas as pd
     import pyarrow as pa
 
@@ -41,7 +47,7 @@ def read_table(path: Path) -> pd.DataFrame:
         if name.endswith(CSV):
             return pd.read_csv(path, low_memory=False)
         return pd.read_parquet(path)
-    except (ValueError, pa.ArrowException) as error:
+    except (ValueError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise PenstockError(f"'{path}' cannot be read: {error}") from error
 
 

@@ -190,9 +190,10 @@ def budget_of_text(text: str) -> Any:
     if text.isdigit():
         return Tuples(int(text))
     try:
-        return Fraction(float(text))
+        share = float(text)
     except ValueError:
         return budget_of(text)
+    return Fraction(share)
 
 
 def policies_of(given: list[str]) -> list[str]:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from penstock.queues.inspection import FolderReport
 
 queues = typer.Typer(
-    help="Lossless queues in bounded memory: simulate, verify, inspect, serve.", no_args_is_help=True
+    help="Lossless queues in bounded memory: simulate, verify, inspect, serve.",
+    epilog="Example: penstock queues simulate --pattern bursts --memory 8 --ticks 200",
+    no_args_is_help=True,
 )
 
 FOLDER = typer.Argument(help="The folder of the queue.", show_default=False)

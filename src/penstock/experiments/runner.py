@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pandas as pd
@@ -116,18 +117,29 @@ def _in_processes(asked: Asked, workers: int) -> Ran:
     others = set(active_children())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         futures: dict[Future[list[Row]], tuple[Figure, Trial]] = {}
+        finished: SimpleQueue[Future[list[Row]]] = SimpleQueue()
 
         def submit(each: Asked) -> None:
-            futures.update({pool.submit(_rows, trial): (figure, trial) for figure, trial in each})
+            for figure, trial in each:
+                future = pool.submit(_rows, trial)
+                futures[future] = (figure, trial)
+                future.add_done_callback(finished.put)
 
-        waiting = _by_kernels(asked)
-        submit([trials.pop(0) for trials in waiting.values()])
+        # On a machine that has no kernels yet, compiling is most of the work, and processes that start on the
+        # same ones do it side by side. So the first trial of a policy runs before the others.
+        waiting: dict[tuple[str, str], Asked] = {}
+        first: Asked = []
+        for each in asked:
+            kernels = _kernels(each[1])
+            waiting.get(kernels, first).append(each)
+            waiting.setdefault(kernels, [])
+        submit(first)
         try:
             while futures:
-                for future in wait(futures, return_when=FIRST_COMPLETED).done:
-                    figure, trial = futures.pop(future)
-                    yield figure, trial, future.result()
-                    submit(waiting.pop(_kernels(trial), []))
+                future = finished.get()
+                figure, trial = futures.pop(future)
+                yield figure, trial, future.result()
+                submit(waiting.pop(_kernels(trial), []))
         except BaseException:
             # Nobody waits for what is under way; it runs again when the run goes on.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -136,20 +148,10 @@ def _in_processes(asked: Asked, workers: int) -> Ran:
             raise
 
 
-def _by_kernels(asked: Asked) -> dict[tuple[str, str], Asked]:
-    """Trials that use the same kernels. The first of each group compiles them, and the rest wait for it.
-
-    On a machine that has none yet, compiling is most of the work, and processes that start on the same
-    kernels do it side by side.
-    """
-    groups: dict[tuple[str, str], Asked] = {}
-    for each in asked:
-        groups.setdefault(_kernels(each[1]), []).append(each)
-    return groups
-
-
 def _kernels(trial: Trial) -> tuple[str, str]:
-    return trial.run.__qualname__, str(trial.given.get("policy", "")).partition(":")[0]
+    """What tells which kernels a trial uses: its function and policy; trials without one are on their own."""
+    policy = trial.given.get("policy")
+    return trial.run.__qualname__, trial.key if policy is None else str(policy).partition(":")[0]
 
 
 def _on_spark(asked: Asked, spark: Any) -> Ran:
