@@ -158,7 +158,7 @@ def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("command", commands(typer.main.get_command(app)), ids=" ".join)
+@pytest.mark.parametrize("command", list(commands(typer.main.get_command(app))), ids=" ".join)
 def test_help_shows_an_example_that_is_understood(command) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0

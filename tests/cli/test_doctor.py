@@ -35,6 +35,17 @@ def test_a_java_home_that_leads_nowhere(tmp_path: Path) -> None:
     assert "JAVA_HOME" in found["Java"]["remedy"]
 
 
+def test_a_spark_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata as metadata
+
+    true = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "3.5.7" if name == "pyspark" else true(name))
+    code, found = findings()
+    assert code == 1
+    assert (found["pyspark"]["state"], found["pyspark"]["found"]) == ("bad", "3.5.7")
+    assert "4.1 or newer" in found["pyspark"]["remedy"]
+
+
 @pytest.mark.parametrize("said", ['openjdk version "11.0.2"', "who are you"])
 def test_a_java_that_is_too_old_or_says_nothing(tmp_path: Path, said: str) -> None:
     command = tmp_path / "bin" / "java"

@@ -57,11 +57,14 @@ def test_explain_needs_no_events_to_be_read(files, tmp_path: Path) -> None:
 def test_errors_are_one_line(files, tmp_path: Path) -> None:
     bad = tmp_path / "bad.neel"
     bad.write_text("PATTERN SEQ(A+) WITHIN 5")
-    binary = tmp_path / "binary.neel"
-    binary.write_bytes(b"\xff\xfe")
+    broken = tmp_path / "broken.neel"
+    broken.write_text("PATTERN SEQ(A a, B b WITHIN 5")
+    junk = tmp_path / "junk.neel"
+    junk.write_bytes(bytes(range(128, 256)))
     for arguments, said in (
         ((bad, files[1]), "Kleene"),
-        ((binary, files[1]), "not a text with a pattern"),
+        ((junk, files[1]), "not a text with a pattern"),
+        ((broken, files[1]), "line 1, column"),
         ((tmp_path / "none.neel", files[1]), "no file"),
         ((*files, "--type", "knd", "--time", "at"), "did you mean 'kind'"),
         ((*files, "--time", "when"), "no column 'when'"),
@@ -70,3 +73,4 @@ def test_errors_are_one_line(files, tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert said in result.stderr
         assert result.stderr.count("\n") == 1
+        assert "^" not in result.stderr

@@ -25,7 +25,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="penstock",
-    help="Stream joins in a fixed amount of memory.",
+    help="Stream processing in a fixed amount of memory.",
     epilog="Example: penstock plan buys.csv sells.csv --on symbol --time ts --within '10 minutes'\n\n"
     "Exit codes: 0 done, 1 failed, 2 asked wrongly.",
     no_args_is_help=True,

@@ -18,7 +18,13 @@ from penstock.cli.output import Json, JsonOut, console, errors_in_one_line
 
 OLDEST_JAVA = 17
 PACKAGES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ortools", "statsmodels", "matplotlib", "lark")
-OPTIONAL = {"pyspark": "spark", "prometheus-client": "spark", "sqlalchemy": "lookup"}
+OPTIONAL = {
+    "pyspark": "spark",
+    "prometheus-client": "spark",
+    "sqlalchemy": "lookup",
+    "pyoxigraph": "linked",
+}
+OLDEST_SPARK = (4, 1)
 
 
 @dataclass(frozen=True)
@@ -79,12 +85,25 @@ def packages() -> list[Finding]:
     findings = [Finding("penstock", "ok", __version__)]
     for name in (*PACKAGES, *OPTIONAL):
         try:
-            findings.append(Finding(name, "ok", version(name)))
+            found = version(name)
+            old = name == "pyspark" and release_of(found) < OLDEST_SPARK
+            newer = "pip install 'penstock[spark]' brings 4.1 or newer." if old else ""
+            findings.append(Finding(name, "bad" if old else "ok", found, newer))
         except PackageNotFoundError:
             extra = OPTIONAL.get(name)
             remedy = f"pip install 'penstock[{extra}]' if you want it." if extra else f"pip install {name}"
             findings.append(Finding(name, "note" if extra else "bad", "not installed", remedy))
     return findings
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version.
+
+    >>> from penstock.cli.doctor import release_of
+    >>> release_of("4.1.0.dev2") >= (4, 1), release_of("3.5.7") >= (4, 1)
+    (True, False)
+    """
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def java() -> list[Finding]:

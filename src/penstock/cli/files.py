@@ -51,6 +51,25 @@ def read_table(path: Path) -> pd.DataFrame:
         raise PenstockError(f"'{path}' cannot be read: {error}") from error
 
 
+def read_text(path: Path, what: str) -> str:
+    """A file of text, such as a query.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from penstock.cli.files import read_text
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.neel").write_text("PATTERN A")
+    ...     read_text(Path(folder, "a.neel"), "a pattern")
+    'PATTERN A'
+    """
+    if not path.is_file():
+        raise PenstockError(f"There is no file '{path}' with {what}.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise PenstockError(f"'{path}' is not a text with {what}: {error}.") from error
+
+
 def parse_times(table: pd.DataFrame, name: str, side: str) -> bool:
     """Turn a time column of texts into timestamps (UTC where no zone is given); whether it was one.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.files import parse_times, read_table
+from penstock.cli.files import parse_times, read_table, read_text
 from penstock.cli.output import SHOWN, Json, JsonOut, errors_in_one_line, rows_table, save_rows, writable
 
 
@@ -29,18 +29,11 @@ def match(
     json: Json = None,
 ) -> None:
     """Find an event pattern in a stream of events."""
-    from penstock.errors import PenstockError
     from penstock.patterns import Pattern
 
     writable(out)
     sink = JsonOut(json)
-    if not query.is_file():
-        raise PenstockError(f"There is no file '{query}' with a pattern.")
-    try:
-        text = query.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise PenstockError(f"'{query}' is not a text with a pattern: {error}.") from error
-    pattern = Pattern.parse(text)
+    pattern = Pattern.parse(read_text(query, "a pattern"))
     if explain:
         typer.echo(pattern.explain())
         return

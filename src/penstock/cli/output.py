@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ Report = Callable[[int, int, str], None]
 Json = Annotated[
     Path | None, typer.Option("--json", help="Write what is shown as JSON; - is stdout.", show_default=False)
 ]
+POINTED = re.compile(r"\n[^\n]*\n *\^ *(?=\n|$)")  # a line of a query, and a caret under it
 SHOWN = 20  # rows of a table on the screen
 
 
@@ -97,6 +99,7 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             message, code = f"{type(error).__name__}: {error}", 1
         else:
             return
+        message = POINTED.sub("\n", message)  # a caret points nowhere in one line; line and column are told
         typer.echo("error: " + " ".join(message.split()), err=True)
         raise typer.Exit(code)
 

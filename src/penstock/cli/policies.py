@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cli.output import Json, JsonOut, console, errors_in_one_line
+from penstock.cli.output import Json, JsonOut, errors_in_one_line
+
+WIDE = 110  # columns of a terminal that has room for the papers
 
 
 @errors_in_one_line
@@ -22,14 +24,19 @@ def policies(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, expand=False)
     table.add_column("policy", style="bold cyan", no_wrap=True)
-    for title, ratio in (("what goes", 5), ("options", 3), ("cost", 4), ("paper", 4)):
+    titles = [("what goes", 5), ("options", 3), ("cost", 4), ("paper", 4)]
+    if sink.screen.width < WIDE:
+        titles.pop()
+    for title, ratio in titles:
         table.add_column(title, ratio=ratio, overflow="fold")
     for entry in found:
         options = "\n".join(f"{name}={value}" for name, value in entry["options"].items()) or "–"
-        table.add_row(entry["policy"], entry["summary"], options, entry["cost"], f"[dim]{entry['paper']}[/]")
+        cells = (entry["summary"], options, entry["cost"], f"[dim]{entry['paper']}[/]")
+        table.add_row(entry["policy"], *cells[: len(titles)])
         table.add_section()
-    console().print(table)
-    console().print("Options go behind a colon: [bold]gdj:initial=0.8,method=3[/]")
+    sink.screen.print(table)
+    sink.screen.print("Options go behind a colon: [bold]gdj:initial=0.8,method=3[/]")
+    sink.screen.print("When each wins and loses, and its paper: --json -, or the pages of the documentation.")
 
 
 def entries() -> list[dict[str, Any]]:

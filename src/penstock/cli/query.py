@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.files import read_text
 from penstock.cli.output import SHOWN, Json, JsonOut, errors_in_one_line, rows_table, save_rows, writable
 
 
@@ -39,9 +40,7 @@ def query(
 
     writable(out)
     sink = JsonOut(json)
-    if not file.is_file():
-        raise PenstockError(f"There is no file '{file}' with a query.")
-    parsed = StreamQuery.parse(file.read_text(encoding="utf-8"))
+    parsed = StreamQuery.parse(read_text(file, "a query"))
     if explain:
         typer.echo(parsed.explain(time_unit(unit)))
         return
