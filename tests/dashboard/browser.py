@@ -84,6 +84,16 @@ class Browser:
         self._ask("Page.navigate", url=url)
         self.until("location.href !== 'about:blank' && document.readyState === 'complete'")
 
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size."""
+        self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
     def look(self, script: str) -> Any:
         """What a JavaScript expression gives."""
         answer = self._ask("Runtime.evaluate", expression=script, returnByValue=True)

@@ -208,6 +208,10 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
         assert browser.look("document.querySelector('[aria-selected=true] td').textContent") == "8"
         browser.screenshot(ARTIFACTS / "dashboard-dark.png")
 
+        browser.resize(400, 900)  # nothing sticks out of a narrow window, and the table scrolls
+        browser.until("document.documentElement.scrollWidth <= innerWidth")
+        browser.screenshot(ARTIFACTS / "dashboard-narrow.png")
+
         browser.press("p")
         board.post(batch(10, results=2))
         browser.until("batches.length === 11")
