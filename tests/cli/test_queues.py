@@ -71,6 +71,10 @@ def test_verify_and_inspect(tmp_path: Path) -> None:
 
 
 def test_serve_refuses_strangers(tmp_path: Path) -> None:
+    for option, value in (("--memory", "much"), ("--disk-limit", "1 KiB"), ("--policy", "haf")):
+        said = invoke("serve", str(tmp_path / "none"), "--port", "0", option, value, code=2)
+        assert value in said
+        assert not (tmp_path / "none").exists()
     assert "token and TLS" in invoke("serve", str(tmp_path), "--host", "0.0.0.0", "--port", "0", code=2)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     assert not blocked & {signal.SIGINT, signal.SIGTERM}  # else no process that follows could be ended

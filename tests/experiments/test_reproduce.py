@@ -106,6 +106,7 @@ def test_a_paper_that_is_not_there() -> None:
         figures_of("clok", Scope())
     assert CliRunner().invoke(app, ["reproduce", "clok"]).exit_code == 2
     assert CliRunner().invoke(app, ["reproduce", "--data", "nowhere"]).exit_code == 2
+    assert CliRunner().invoke(app, ["reproduce", "--out", __file__]).exit_code == 2
 
 
 def test_one_figure_of_each_kind(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.files import read_text
 from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, writable
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def serve(
 
     from penstock.queues.server import QueueServer, use_little_memory
 
-    token = token_file.read_text().strip() if token_file else os.environ.get("PENSTOCK_QUEUE_TOKEN")
+    token = read_text(token_file, "a token").strip() if token_file else os.environ.get("PENSTOCK_QUEUE_TOKEN")
     use_little_memory()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:

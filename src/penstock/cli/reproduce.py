@@ -45,6 +45,8 @@ def reproduce(
 
     if data is not None and not data.is_dir():
         raise PenstockError(f"--data takes a folder; there is none at '{data}'.")
+    if out.exists() and not out.is_dir():
+        raise PenstockError(f"--out takes a folder; '{out}' is a file.")
     sink = JsonOut(json)
     wanted = list(dict.fromkeys(papers or ["all"]))
     if "all" in wanted:

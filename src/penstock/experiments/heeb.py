@@ -211,6 +211,24 @@ def averaged(table: pd.DataFrame) -> pd.DataFrame:
     return means.assign(of_optimum=(means.results / best.results).where(alike))
 
 
+def over_flows(table: pd.DataFrame) -> pd.Series:
+    """HEEB's results over FLOWEXPECT's: in the runs that both have had, or else a step.
+
+    >>> import pandas as pd
+    >>> from penstock.experiments.heeb import over_flows
+    >>> rows = [("HEEB", 0, 6.0), ("HEEB", 1, 9.0), ("FLOWEXPECT", 0, 8.0)]
+    >>> table = pd.DataFrame(rows, columns=["policy", "seed", "per_step"])
+    >>> over_flows(table.assign(configuration="ROOF", steps=500)).to_dict()
+    {'ROOF': 0.75}
+    """
+    heeb, flows = (table[table.policy == name] for name in ("HEEB", "FLOWEXPECT"))
+    run = ["configuration", "steps", "seed"]
+    shared = heeb.merge(flows[run], on=run)
+    of_both = (shared if len(shared) == len(flows) else heeb, flows)
+    ours, theirs = (part.groupby("configuration", sort=False).per_step.mean() for part in of_both)
+    return ours / theirs
+
+
 def _side_by_side(table: pd.DataFrame, value: str, label: str) -> Any:
     """Lines over the memory, a panel per configuration."""
     groups = list(table.groupby("configuration", sort=False))
@@ -248,7 +266,9 @@ def figure_8(scope: Scope) -> Figure:
         "figure 8",
         trials,
         lambda table: draw(table, title, *layout, per_step="results a step after the warm-up"),
-        lambda table: judge_8(table.groupby(["configuration", "policy"]).per_step.mean().reset_index()),
+        lambda table: judge_8(
+            table.groupby(["configuration", "policy"]).per_step.mean().reset_index(), over_flows(table)
+        ),
         note=f"FLOWEXPECT solves a flow a step and has {_span(*flows)}; the others have {_span(*length)}.",
         layout=layout,
     )

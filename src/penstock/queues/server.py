@@ -12,6 +12,7 @@ import hmac
 import ipaddress
 import json
 import re
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,9 +103,11 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         if (certificate is None) != (key is None):
             raise QueueError("TLS takes a certificate and a key; only one of them was given.")
+        self._options: dict[str, Any] = {"memory": memory, "policy": policy, "disk_limit": disk_limit}
+        with tempfile.TemporaryDirectory() as place:  # refuses options that no queue takes
+            SpillQueue(place, durable=True, **self._options).close()
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._options: dict[str, Any] = {"memory": memory, "policy": policy, "disk_limit": disk_limit}
         self._queues: dict[str, SpillQueue] = {}
         self._guard = threading.Lock()
         self._closing = False
