@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -32,8 +34,12 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
         )
         frames[side].to_csv(tmp_path / f"{side}.csv", index=False)
     common = ["left.csv", "right.csv", "--on", "k", "--time", "ts", "--within", "100"]
-    joined = run("join", *common, "--budget", "12 tuples", "--out", "hits", "--archive", "lost", cwd=tmp_path)
+    budget = ["--budget", "12 tuples", "--policy", "lru"]
+    joined = run("join", *common, *budget, "--out", "hits", "--archive", "lost", "--json", "-", cwd=tmp_path)
     assert joined.returncode == 0, joined.stdout + joined.stderr
+    figures = json.loads(joined.stdout)
+    assert figures["results"] == len(pd.read_parquet(tmp_path / "hits"))
+    assert 0 < figures["recall"] < 1
     missed = run(
         "reconcile", *common, "--results", "hits", "--archive", "lost", "--out", "rest", cwd=tmp_path
     )
@@ -46,10 +52,25 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
     assert sorted(map(tuple, got.to_numpy().tolist())) == sorted(map(tuple, exact.to_numpy().tolist()))
 
 
-def test_errors_are_one_line(tmp_path: Path) -> None:
-    result = run(
-        "join", "a.csv", "b.csv", "--on", "k", "--time", "t", "--within", "1 s", "--budget", "9 tuples",
-        "--out", "out", cwd=tmp_path,
-    )  # fmt: skip
-    assert result.returncode == 2
-    assert result.stderr.splitlines()[-1] == "error: There is no 'a.csv'."
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"left": "b.csv"}, 2, "error: There is no 'b.csv'."),
+        ({"--within": "soon"}, 2, "is not a duration"),
+        ({"--budget": "much"}, 2, "is not a size"),
+        ({"--unit": "moon"}, 2, "is not a unit of time"),
+        ({"--policy": "gjd"}, 2, "did you mean 'gdj'"),
+        ({"--on": "z"}, 2, "no column 'z'"),
+        ({"left": "junk.parquet"}, 1, "Spark's log: "),
+    ],
+)
+def test_errors_are_one_line(tmp_path: Path, changes: dict[str, str], code: int, said: str) -> None:
+    (tmp_path / "a.csv").write_text("k,t\n1,2\n")
+    (tmp_path / "junk.parquet").write_bytes(bytes(range(256)))
+    asked = {"left": "a.csv", "--on": "k", "--time": "t", "--within": "1 s", "--budget": "9 tuples"} | changes
+    left = asked.pop("left")
+    options = [word for pair in asked.items() for word in pair]
+    result = run("join", left, "a.csv", *options, "--out", "out", cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (code, 1), result.stderr
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr

@@ -47,10 +47,13 @@ def join(
     json: Json = None,
 ) -> None:
     """Join two files or folders on Spark in a fixed amount of memory."""
+    from penstock import policies
+
     sink = JsonOut(json)
     for path in (left, right):
         format_of(path)
     what, room = _what(on, time, within, unit), budget_of_text(budget)
+    policies.get(policy)
     with spark_session(master) as session:
         from pyspark.sql import Observation
 
