@@ -207,7 +207,7 @@ def figure_8(scope: Scope) -> Figure:
             ax.set_zlabel("results", labelpad=8)
             ax.zaxis.set_major_formatter("{x:,.0f}")
             ax.tick_params(labelsize=7)
-        drawing.subplots_adjust(left=0.01, right=0.95, top=0.95, bottom=0.08, wspace=0.12)
+        drawing.subplots_adjust(left=0.01, right=0.95, top=0.9, bottom=0.06, wspace=0.12)
         return drawing
 
     def claims(table: Any) -> list[Claim]:

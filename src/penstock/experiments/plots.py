@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# A policy has its colour and its mark wherever it is drawn; the keys are in lower case.
+# A policy or strategy has its colour and its mark wherever it is drawn; the keys are in lower case.
 COLOURS = {
     "gdj": "#1f5fa8",
     "prob": "#d1782a",
@@ -34,6 +34,10 @@ COLOURS = {
     "flowexpect": "#6b4c9a",
     "opt": "#202020",
     "lfd": "#202020",
+    "iterative": "#8a8a8a",
+    "object": "#d1782a",
+    "semantic": "#4d9a55",
+    "columnar": "#b03a3a",
 }
 SPARE = ("#1f5fa8", "#d1782a", "#4d9a55", "#b03a3a", "#8b5fb0", "#2a9d9d", "#b9a32f", "#8a8a8a")
 MARKERS = "osD^vPX*<>"
