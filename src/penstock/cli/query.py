@@ -19,7 +19,7 @@ def query(
         list[str] | None,
         typer.Option(help="NAME=FILE, for each stream: .nt, .nq, .csv or .parquet.", show_default=False),
     ] = None,
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "clock",
+    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
     budget: Annotated[
         str | None, typer.Option(help="'2000 tuples', '64 MiB' or '20 %'; no limit if not given.")
     ] = None,
@@ -72,6 +72,8 @@ def query(
         pq.write_table(run.rows, out)
     stats = run.stats
     where = f", written to {out}" if out else ""
+    if stats.choice is not None:
+        where = f"; {policy} follows {stats.choice.policy} since triple {stats.choice.since:,}{where}"
     screen.print(
         f"{stats.results:,} results of {stats.exact:,} (recall {stats.recall:.3f}) in {stats.triples:,} "
         f"triples, {stats.evicted:,} evicted{where}"
