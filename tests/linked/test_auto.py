@@ -14,6 +14,7 @@ import penstock as ps
 from penstock.linked.settle import settled
 from penstock.linked.state import LinkedState
 from penstock.linked.stream import QueryState
+from penstock.linked.terms import Terms, parse_term
 from tests.linked.test_bounded import viewing
 from tests.linked.test_language import LISTING_2
 
@@ -232,3 +233,41 @@ def test_counts_in_a_budget_of_bytes(policy: str) -> None:
     state.snapshot()
     assert found > 0.9 * sized.stats.results
     assert len(_inside(state).terms) < 2_000
+
+
+def test_an_arrival_may_ask_for_more_keys_than_have_been_counted() -> None:
+    """One triple makes as many partial solutions as there are cached ones, each with a key of its own."""
+    text = """SELECT * FROM STREAM w { ?a p ?x ?T . ?x q ?y ?U . ?y r ?z ?V }
+        CONTEXT ((?T - ?U) <= 9000 && (?U - ?V) <= 9000)"""
+    n = 1_500
+    state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(6_000), policy="prob", rates=[1, 1, 1])
+    names = [f"<y{i}>" for i in range(n)]
+    first = pd.DataFrame({"s": "<k>", "p": "q", "o": names, "start": range(n)})
+    state.process({"w": first})
+    state.process({"w": {"s": ["a"], "p": ["p"], "o": ["<k>"], "start": [n]}})
+    last = pd.DataFrame({"s": names, "p": "r", "o": 1, "start": n + 1})
+    assert state.process({"w": last}).counts.sum() == n
+    state.check()
+
+
+def test_a_mark_is_of_the_value_in_every_dictionary() -> None:
+    xsd = "http://www.w3.org/2001/XMLSchema#"
+    one, other = Terms(), Terms()
+    other.add(parse_term("<something>"))
+    equal = [[f'"10"^^<{xsd}int>', f'"10.0"^^<{xsd}decimal>', f'"1e1"^^<{xsd}double>'], ["<a>"], ["_:a"]]
+    equal += [['"a"'], ['"a"@en'], [f'"true"^^<{xsd}boolean>', f'"1"^^<{xsd}boolean>'], ['"10"']]
+    stamp = "2004-08-08T06:05:00"
+    equal += [[f'"{stamp}Z"^^<{xsd}dateTime>', f'"{stamp}.0+00:00"^^<{xsd}dateTime>']]
+    equal += [[f'"{stamp}"^^<{xsd}dateTime>'], [f'"INF"^^<{xsd}double>'], [f'"1"^^<{xsd}int>']]
+    marks = [
+        {
+            int(terms.marks(np.array([terms.add(parse_term(text))]))[0])
+            for terms in (one, other)
+            for text in group
+        }
+        for group in equal
+    ]
+    assert [len(group) for group in marks] == [1] * len(equal)
+    assert len(set.union(*marks)) == len(equal)
+    assert one.marks(np.array([one.add_native(10), one.add_native(10.0)])).tolist() == [*marks[0]] * 2
+    assert one.marks(np.array([one.add_native(float("nan"))])).tolist() == [-1]
