@@ -1,23 +1,29 @@
 """Which of several candidates does best on a sample of the keys, told while a stream runs.
 
 Beside the real buffer or cache, each candidate has a small one, which serves the keys of a sample. What they
-find is compared epoch by epoch. `penstock.joins.chooser` and `penstock.caching.chooser` run the small ones.
+find is compared epoch by epoch. The choosers of joins, of caches and of stream queries run the small ones.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and at most
+FRESH_EPOCH = 128  # at first, where the sample is not the same all the time
 FADE = 0.9  # what is left of an epoch's results when the next one is over
 CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs differ
 GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
+SHARE = 0.05  # of the memory, for the small ones together
+LEAST = 16  # tuples of a small one, unless the real one has fewer
+COUNTS = 0.3  # of a small one's memory, for its key counts
+MOST_HALVINGS = 20
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Choice:
     policy: str
     since: int
     switches: int
-    sample: float  # the share of the keys in the sample; 0: there is no room for one
+    sample: float  # the share of the keys, or of triples, in the sample; 0: there is no room for one
     estimates: dict[str, float]  # relative to the best candidate, over the last epochs
 
 
@@ -51,9 +57,13 @@ class Contest:
     (1, 0)
     """
 
-    def __init__(self, candidates: int, size: int, margin: float, halvings: int | None) -> None:
-        self.margin, self.halvings = margin, halvings
-        self.epoch = min(max(EPOCH[0], size), EPOCH[1])
+    def __init__(
+        self, candidates: int, size: int, margin: float, halvings: int | None, fresh: bool = False
+    ) -> None:
+        self.margin, self.halvings, self.fresh = margin, halvings, fresh
+        self.longest = min(max(EPOCH[0], size), EPOCH[1])
+        self.epoch = max(size, min(FRESH_EPOCH, EPOCH[0])) if fresh else self.longest
+        self.epoch = min(self.epoch, self.longest)
         self.running = self.arrivals = self.since = self.switches = self.rested = 0
         self.due = self.epoch
         self.gained = np.zeros((candidates, GROUPS))  # results per candidate and group of keys, in this epoch
@@ -71,12 +81,19 @@ class Contest:
         group = ((_mixed(key) >> np.uint64(33)) % np.uint64(GROUPS)).astype(np.int64)
         self.gained[candidate] += np.bincount(group, found, GROUPS)
 
+    def tally(self, candidate: int, found: float) -> None:
+        """What a candidate has found, of whichever keys: for a sample that is not the same all the time."""
+        self.gained[candidate, 0] += found
+
     def after(self, arrivals: int) -> int | None:
         """So many more have arrived: once an epoch is over, the candidate to change to, if one is ahead."""
         self.arrivals += arrivals
         if self.arrivals < self.due:
             return None
         self.due = (self.arrivals // self.epoch + 1) * self.epoch
+        if self.epoch < self.longest:
+            self.epoch = min(self.epoch + self.epoch // 8, self.longest)
+            self.due = self.arrivals + self.epoch
         gained = self.gained.sum(axis=1)
         ahead = gained - gained[self.running]
         self.ahead = FADE * self.ahead + np.stack([ahead, ahead**2], axis=1)
@@ -95,13 +112,15 @@ class Contest:
     def _certain(self, leader: int) -> bool:
         """Whether the lead is more than chance explains: that of the epochs, and that of the sample.
 
-        The sample is the same all the time, so that epochs may agree on what a few keys of it do. How much
-        groups of its keys differ tells what another sample might have said.
+        A sample that is the same all the time lets epochs agree on what a few keys of it do. How much groups
+        of its keys differ tells what another sample might have said. A fresh one differs by epochs.
         """
         mean = self.ahead[leader, 0] / self.weight
         variance = max(0.0, self.ahead[leader, 1] / self.weight - mean**2)
         if mean <= CERTAIN * math.sqrt(variance / self.weight):
             return False
+        if self.fresh:
+            return True
         lead = self.grouped[leader] - self.grouped[self.running]
         both = self.grouped[leader] + self.grouped[self.running]
         share = lead.sum() / both.sum()
@@ -139,6 +158,76 @@ class Contest:
         contest = cls.__new__(cls)
         vars(contest).update(packed)
         return contest
+
+
+class Named(Protocol):
+    """What a candidate has to have: a name by which a caller knows it."""
+
+    def spell(self) -> str:
+        """The name, with options."""
+        ...
+
+
+Candidate = TypeVar("Candidate", bound=Named)
+
+
+class Follower(Generic[Candidate]):
+    """Candidates, of which the one that leads in a contest is followed.
+
+    >>> from penstock import policies
+    >>> from penstock.contest import Contest, Follower
+    >>> follower = Follower([policies.get("lru"), policies.get("gdj")], 100, 0.01, None)
+    >>> follower.change(follower.policies[1])
+    >>> follower.policy.name, follower.choice().switches
+    ('gdj', 1)
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[Candidate],
+        size: int,
+        margin: float,
+        halvings: int | None,
+        fresh: bool = False,
+    ) -> None:
+        self.policies = list(policies)
+        self.contest = Contest(len(self.policies), size, margin, halvings, fresh)
+
+    @property
+    def policy(self) -> Candidate:
+        """The one that is followed."""
+        return self.policies[self.contest.running]
+
+    def led(self, arrivals: int) -> Candidate | None:
+        """So many more have arrived: once an epoch is over, the policy to change to, if one is ahead."""
+        leader = self.contest.after(arrivals)
+        return None if leader is None else self.policies[leader]
+
+    def change(self, policy: Candidate) -> None:
+        """This one is followed from now on."""
+        self.contest.change(self.policies.index(policy))
+
+    def choice(self) -> Choice:
+        """What a caller is told."""
+        return self.contest.choice([policy.spell() for policy in self.policies])
+
+
+def halvings_for(candidates: int, most: float, sized: Callable[[int], tuple[int, float]]) -> int | None:
+    """How often the keys are halved until the small ones fit into so many bytes; None if never.
+
+    `sized` tells the tuples of one and the bytes of all, after so many halvings.
+
+    >>> from penstock.contest import halvings_for
+    >>> halvings_for(3, 5_000, lambda halvings: (1_000 >> halvings, 90_000 >> halvings))
+    5
+    """
+    for halvings in range(MOST_HALVINGS if candidates > 1 else 0):
+        tuples, taken = sized(halvings)
+        if halvings > 0 and tuples < LEAST:
+            return None
+        if taken <= most:
+            return halvings
+    return None
 
 
 def sampled(key: np.ndarray, halvings: int) -> np.ndarray:

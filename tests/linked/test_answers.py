@@ -87,6 +87,27 @@ def test_batches_change_nothing() -> None:
         assert found == whole, text
 
 
+def test_streams_order_their_joins_by_the_first_batch_that_matches() -> None:
+    text = """SELECT * FROM STREAM w { ?a p ?x ?T . ?a q ?y ?U . ?a r ?z ?V }
+        CONTEXT ((?T - ?U) <= 9 && (?U - ?V) <= 9)"""
+    query = ps.StreamQuery.parse(text)
+    nothing = {"s": ["a"], "p": ["other"], "o": [1], "start": [0]}
+    first = {"s": ["a"] * 6, "p": [*"pppqqr"], "o": [1] * 6, "start": range(1, 7)}
+    later = {"s": ["a"] * 9, "p": [*"pqrrrrrrr"], "o": [1] * 9, "start": range(7, 16)}
+    state, given = (query.start(budget=ps.Tuples(50), policy="lru", rates=r) for r in (None, [3, 2, 1]))
+    found = []
+    for one in (state, given):
+        outs = [one.process({"w": table}) for table in (nothing, nothing, first)]
+        one = type(one).restore(one.snapshot())
+        assert one.state is not None
+        assert one.state.plan.order == [2, 1, 0]
+        outs.append(one.process({"w": later}))
+        found.append([out.solutions.tolist() for out in outs])
+        assert one.totals["triples"] == 17
+    assert found[0] == found[1]
+    assert len(found[0][2]) == 6
+
+
 def _rates(text: str, table: pd.DataFrame) -> list[float]:
     """How many triples match each pattern, which decides the order of joins."""
     from penstock.linked.binding import masks_of

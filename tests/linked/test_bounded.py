@@ -28,7 +28,7 @@ FACTS = """SELECT * FROM STREAM w WHERE { ?a <http://e.org/p> ?x ?T ?E . ?b <htt
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "gdj", "clock", "clock-exp"])
+@pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "prob", "life", "gdj", "clock", "clock-exp"])
 def test_a_shared_cache_of_fixed_size_is_the_simulation(policy: str) -> None:
     random = Random(7)
     for _ in range(8):
@@ -50,7 +50,7 @@ def test_a_shared_cache_of_fixed_size_is_the_simulation(policy: str) -> None:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("policy", [p.name for p in ps.policies.registered() if p.many and p.joins])
+@pytest.mark.parametrize("policy", [name for name in ps.policies.names() if ps.policies.get(name).queries])
 def test_every_policy_keeps_the_budget_and_the_accounts(policy: str) -> None:
     bursts = sensor_bursts(readings=4_000, seed=3)
     table = {
@@ -151,7 +151,7 @@ def test_the_log_of_an_arrival_that_evicts_many_is_complete() -> None:
     """It makes five partial solutions with the first pattern and 25 with the third."""
     text = """SELECT * FROM STREAM w { ?a p ?x ?T . ?b q ?x ?U . ?b r ?y ?V . ?b s ?z ?W }
         CONTEXT ((?T - ?U) <= 900 && (?U - ?V) <= 900 && (?U - ?W) <= 900)"""
-    state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(10), policy="fifo")
+    state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(10), policy="fifo", rates=[1, 1, 1, 1])
     cached = {"s": [*"vwxyz", *"bbbbb"], "p": [*"ppppp", *"rrrrr"], "o": [7] * 10, "start": range(10)}
     first = state.process({"w": cached}, log=True)
     second = state.process({"w": {"s": ["b"], "p": ["q"], "o": [7], "start": [60]}}, log=True)
@@ -232,8 +232,22 @@ def test_budgets_in_bytes_and_fractions() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"policy": "life"}, UnknownPolicyError, "not defined for stream queries"),
-        ({"policy": "opt"}, UnknownPolicyError, "not defined"),
+        (
+            {"policy": "opt"},
+            UnknownPolicyError,
+            "opt is not defined for stream queries: it must know the whole",
+        ),
+        ({"policy": "heeb"}, UnknownPolicyError, "needs a model of each of two streams"),
+        ({"policy": "flowexpect"}, UnknownPolicyError, "needs a model of each of two streams"),
+        ({"policy": "age"}, UnknownPolicyError, "defined for two streams.* are: fifo, rand, .*life.*auto"),
+        ({"policy": "learned"}, UnknownPolicyError, "defined for two streams"),
+        ({"policy": "lfd"}, UnknownPolicyError, "whole stream|caches only"),
+        ({"policy": "gdj:method=2"}, UnknownPolicyError, "take 1 or 3"),
+        (
+            {"policy": "auto:candidates=lru/learned"},
+            PenstockError,
+            "learned cannot be a candidate for a query",
+        ),
         ({"budget": ps.Bytes(10)}, BudgetError, "too little"),
         ({"budget": "much"}, BudgetError, "not a size"),
         ({"allocation": "half"}, PenstockError, "not known"),

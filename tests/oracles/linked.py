@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from penstock.linked.nodes import Const, Query, Var
+from penstock.linked.nodes import Const, Query, Var, variables
 from penstock.linked.terms import Term
 
 from .policies import Arrival, Clock, ClockExp, Fifo, Gdj, Lfu, Lru, Now, Policy, Pool, TimeWindow
@@ -227,6 +227,39 @@ def answers(query: Query, triples: list[Triple]) -> Counter[tuple[int, ...]]:
     return Counter(tuple(triple.number for triple in chosen) for chosen, _ in solutions(query, triples))
 
 
+class Prob(Policy):
+    """Score: how often its key was asked for, by the arrivals of each pattern that can be its partner."""
+
+    selective = True
+
+    def __init__(self, query: Query, life: Any) -> None:
+        self.query, self.life = query, life
+        (self.shared,) = set(query.patterns[0].names) & set(query.patterns[1].names)
+        self.asked: Counter[Any] = Counter()
+
+    def key(self, triple: Triple) -> Any:
+        worth = value(triple.terms[self.query.patterns[0].triple.index(Var(self.shared))])
+        return ("number", as_float(worth)) if is_number(worth) else (type(worth), worth)
+
+    def came(self, triple: Triple) -> None:
+        """A triple asks for its key in each role that it has."""
+        for i in (0, 1):
+            binding = extended(self.query, i, triple, {})
+            if binding is not None:
+                own = [part for part in self.query.filters if set(variables(part)) <= set(binding)]
+                self.asked[self.key(triple)] += all(holds(part, binding) for part in own)
+
+    def score(self, y: Arrival, now: Now) -> float:
+        return self.asked[self.key(y.key)]
+
+
+class Life(Prob):
+    """Score: that count times how long it can still be of use."""
+
+    def score(self, y: Arrival, now: Now) -> float:
+        return super().score(y, now) * (self.life(y.key) - now.time)
+
+
 def bounded_pairs(
     query: Query, triples: list[Triple], life: Any, budget: int, policy: str, **options: Any
 ) -> tuple[Counter[tuple[int, int]], int]:
@@ -242,7 +275,8 @@ def bounded_pairs(
         "clock": Clock,
         "clock-exp": ClockExp,
     }
-    rules: Policy = kinds[policy](**options)
+    counting = {"prob": Prob, "life": Life}
+    rules: Policy = counting[policy](query, life) if policy in counting else kinds[policy](**options)
     pool, now = Pool(budget), Now(TimeWindow(0, 0))
     rules.prepare([], [pool])
     found: Counter[tuple[int, int]] = Counter()
@@ -267,9 +301,13 @@ def bounded_pairs(
             found.update(hits)
             if hits:
                 rules.matched(x, [y], pool)
+        if isinstance(rules, Prob):
+            rules.came(triple)
         if len(pool.members) >= budget:
             victim = rules.victim(x, pool, now)
             evicted += 1
+            if victim is x:
+                continue
             pool.members.remove(victim)
             rules.gone(victim, pool)
         rules.enter([x], pool)

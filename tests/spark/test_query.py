@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,8 @@ def test_streams_and_batches_equal_the_run_in_process(
     told = [each["observedMetrics"]["penstock"] for each in query.recentProgress]
     assert sum(row["results"] for row in told) == sum(expected.values())
     assert sum(row["late"] + row["evicted"] + row["skipped"] for row in told) == 0
+    choices = [json.loads(choice) for row in told for choice in row["choices"]]
+    assert {choice["policy"] for choice in choices} == {"gdj"}
 
 
 def test_a_restarted_query_goes_on_and_late_triples_are_counted(
@@ -121,7 +124,7 @@ def test_bad_calls_are_refused(spark: Any) -> None:
             "allowed",
         ),
         (lambda: stream_query(TEXT, {"wind": frame}, budget="20 %"), "share of what the whole input"),
-        (lambda: stream_query(TEXT, {"wind": frame}, budget="9 tuples", policy="life"), "not defined"),
+        (lambda: stream_query(TEXT, {"wind": frame}, budget="9 tuples", policy="age"), "not defined"),
         (lambda: stream_query("SELECT ?a", {"wind": frame}, budget="9 tuples"), "line 1, column"),
         (lambda: stream_query(TEXT, {"wind": {"s": []}}, budget="9 tuples"), "takes Spark DataFrames"),
     ):
@@ -143,24 +146,29 @@ def rows_of(tables: list[pa.Table]) -> Counter[Any]:
     return Counter(repr(row) for table in tables for row in table.to_pylist())
 
 
-def test_a_bucket_goes_on_from_a_snapshot_and_a_log() -> None:
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(("policy", "tuples"), [("lru", 1_000), ("auto:candidates=fifo/prob/lru", 4)])
+def test_a_bucket_goes_on_from_a_snapshot_and_a_log(policy: str, tuples: int) -> None:
     """What the ledger does when a worker is lost: the snapshot is read, and later batches are replayed."""
+    spec = replace(SPEC, policy=policy, budget=ps.Tuples(tuples))
     parts = [packed(readings(600, seed=9).iloc[i : i + 100]) for i in range(0, 600, 100)]
-    whole = Querier(SPEC)
+    whole = Querier(spec)
     found = [rows_of(whole.process(part)) for part in parts]
-    first = Querier(SPEC)
+    first = Querier(spec)
     for part in parts[:2]:
         first.process(part)
-    again = Querier.from_bytes(SPEC, first.to_bytes())
+    again = Querier.from_bytes(spec, first.to_bytes())
     for part in parts[2:4]:
         assert again.process(Batch.from_bytes(part.to_bytes()), quiet=True) == []
     assert not again.adapt()
     assert [rows_of(again.process(part)) for part in parts[4:]] == found[4:]
     again.state.check()
     assert again.state.totals == whole.state.totals
+    assert again.figures.choice == whole.figures.choice
+    assert (policy == "lru") == (whole.figures.choice is None)
 
 
-@pytest.mark.parametrize("policy", ["lru", "clock", "gdj"])
+@pytest.mark.parametrize("policy", ["lru", "clock", "gdj", "auto"])
 @pytest.mark.parametrize("tuples", [4, 20, 5_000])
 def test_another_budget_and_policy_take_over(tuples: int, policy: str) -> None:
     frame = readings(600, seed=4)

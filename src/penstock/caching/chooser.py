@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import Choice, Contest, sampled
+from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
 from penstock.errors import PolicyOptionError
 from penstock.kernels.cache import tally
 from penstock.policies import Policy
@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from penstock.caching.cache import Cache
 
 CANDIDATES = ("lru", "lfu", "prob", "gdj", "clock-exp")
-SHARE = 0.05  # of the memory, for the small caches together
 LEAST_BYTES = 64 << 10  # unless the real one is so small that this is more
-LEAST_ENTRIES = 16  # of a small cache, unless the real one has fewer
-COUNTS = 0.3  # of a small cache's memory, for its key counts
-MOST_HALVINGS = 20
 ENTRY_BYTES = 60  # about what an entry of a cache takes, its index and ranking included
 
 
@@ -31,48 +27,45 @@ def candidates_of(policy: Policy) -> list[Policy]:
     >>> [each.name for each in candidates_of(policies.get("auto"))]
     ['lru', 'lfu', 'prob', 'gdj', 'clock-exp']
     """
-    from penstock.policies import get
-    from penstock.policies.auto import CANDIDATES as FOR_JOINS
-
-    names = policy.candidates  # type: ignore[attr-defined]
-    found = [get(name) for name in (CANDIDATES if names == FOR_JOINS else names)]
+    found = policy.among(CANDIDATES)  # type: ignore[attr-defined]
     for each in found:
         if not each.caches or each.chooses or each.needs_future or each.reads_values:
             raise PolicyOptionError(
                 f"{policy.name}: {each.name} cannot be a candidate for a cache; take some of "
                 f"{', '.join(CANDIDATES)}, fifo, rand and clock."
             )
-    return found
+    return list(found)
 
 
-class CacheChooser:
+class CacheChooser(Follower[Policy]):
     """The small caches, their hits lately, and how often each entry of the real one was used."""
 
     def __init__(
         self, policy: Policy, capacity: int, limit: int | None, seed: int, most_bytes: int | None
     ) -> None:
-        self.policies = candidates_of(policy)
+        policies = candidates_of(policy)
         self.allowance = max(SHARE * ENTRY_BYTES * capacity, LEAST_BYTES)
         if most_bytes is not None:
             self.allowance = min(self.allowance, max(0, most_bytes - 4 * (capacity + 1)))
-        self.halvings: int | None = None
-        self.small: list[Cache] = []
-        for halvings in range(MOST_HALVINGS if len(self.policies) > 1 else 0):
-            small = self._small(capacity, limit, seed, halvings)
-            if halvings > 0 and small[0].capacity < min(LEAST_ENTRIES, capacity):
-                break
-            if sum(each.table_bytes for each in small) <= self.allowance:
-                self.halvings, self.small = halvings, small
-                break
-        margin = policy.margin  # type: ignore[attr-defined]
-        self.contest = Contest(len(self.policies), capacity, margin, self.halvings)
+        small: list[Cache] = []
+
+        def sized(halvings: int) -> tuple[int, float]:
+            nonlocal small
+            small = self._small(policies, capacity, limit, seed, halvings)
+            return small[0].capacity, sum(each.table_bytes for each in small)
+
+        self.halvings = halvings_for(len(policies), self.allowance, sized)
+        self.small: list[Cache] = [] if self.halvings is None else small
+        super().__init__(policies, capacity, policy.margin, self.halvings)  # type: ignore[attr-defined]
         self.uses = np.zeros(capacity + 1, np.int32)
 
-    def _small(self, capacity: int, limit: int | None, seed: int, halvings: int) -> list[Cache]:
+    def _small(
+        self, policies: list[Policy], capacity: int, limit: int | None, seed: int, halvings: int
+    ) -> list[Cache]:
         from penstock.caching.cache import Cache
 
         scale = 0.5**halvings
-        counts = int(COUNTS * self.allowance / len(self.policies))
+        counts = int(COUNTS * self.allowance / len(policies))
         room = None if limit is None else max(1, round(limit * scale))
         entries = max(1, round(capacity * scale))
         return [
@@ -83,13 +76,8 @@ class CacheChooser:
                 limit=room,
                 count_bytes=max(1024, counts) if each.counts_keys else None,
             )
-            for each in self.policies
+            for each in policies
         ]
-
-    @property
-    def policy(self) -> Policy:
-        """The one that is followed."""
-        return self.policies[self.contest.running]
 
     @property
     def bytes(self) -> int:
@@ -104,16 +92,7 @@ class CacheChooser:
             part = keys[mine]
             for i, cache in enumerate(self.small):
                 self.contest.add(i, part, cache.request(part, sizes[mine]).hit)
-        leader = self.contest.after(len(keys))
-        return None if leader is None else self.policies[leader]
-
-    def change(self, policy: Policy) -> None:
-        """The cache follows this policy from now on."""
-        self.contest.change(self.policies.index(policy))
-
-    def choice(self) -> Choice:
-        """What a caller is told."""
-        return self.contest.choice([policy.spell() for policy in self.policies])
+        return self.led(len(keys))
 
     @property
     def parts(self) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ def query(
         list[str] | None,
         typer.Option(help="NAME=FILE, for each stream: .nt, .nq, .csv or .parquet.", show_default=False),
     ] = None,
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "clock",
+    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
     budget: Annotated[
         str | None, typer.Option(help="'2000 tuples', '64 MiB' or '20 %'; no limit if not given.")
     ] = None,
@@ -56,6 +56,8 @@ def query(
         save_rows(run.rows, out)
     stats = run.stats
     where = f", written to {out}" if out else ""
+    if stats.choice is not None:
+        where = f"; {policy} follows {stats.choice.policy} since triple {stats.choice.since:,}{where}"
     figures = {name: getattr(stats, name) for name in ("results", "exact", "recall", "triples", "evicted")}
     sink.write(figures | {"rows": run.rows.to_pylist()})
     if out is None and not sink.alone:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import Choice, Contest, sampled
+from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
@@ -20,32 +20,21 @@ from penstock.policies.learned import Learned
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState
 
-SHARE = 0.05  # of the memory, for the small joins together
-LEAST_TUPLES = 16  # of a small join, unless the real one has fewer
-MOST_HALVINGS = 20
-COUNTS = 0.3  # of a small join's memory, for its key counts
 
-
-class Chooser:
+class Chooser(Follower[Policy]):
     """The small joins, their results lately, and the history that tells a new policy what has been."""
 
     def __init__(
         self, config: Config, small: list[JoinState] | None = None, places: Places | None = None
     ) -> None:
         self.config = config
-        self.policies: list[Policy] = config.policy.among()  # type: ignore[attr-defined]
         self.allowance = allowance(config)
         self.halvings = sampling(config, self.allowance)
+        policies, margin = config.policy.among(), config.policy.margin  # type: ignore[attr-defined]
+        super().__init__(policies, sum(config.capacities), margin, self.halvings)
         self.small = self._small() if small is None else small
         self.scholar = new_scholar_for(config, places)
-        margin = config.policy.margin  # type: ignore[attr-defined]
-        self.contest = Contest(len(self.policies), sum(config.capacities), margin, self.halvings)
         self.peak = 0
-
-    @property
-    def policy(self) -> Policy:
-        """The one that is followed."""
-        return self.policies[self.contest.running]
 
     def _small(self) -> list[JoinState]:
         if self.halvings is None:
@@ -76,21 +65,12 @@ class Chooser:
                 part = Batch(*(array[mine] if len(array) else array for array in batch))
                 for i, state in enumerate(self.small):
                     self.contest.add(i, part.key, state._run(part, False, False).counts)
-        leader = self.contest.after(stop - start)
-        return None if leader is None else self.policies[leader]
-
-    def change(self, policy: Policy) -> None:
-        """The join follows this policy from now on."""
-        self.contest.change(self.policies.index(policy))
+        return self.led(stop - start)
 
     @property
     def bytes(self) -> int:
         """What the small joins take."""
         return sum(state.table_bytes for state in self.small)
-
-    def choice(self) -> Choice:
-        """What a caller is told."""
-        return self.contest.choice([policy.spell() for policy in self.policies])
 
     def pack(self) -> dict[str, Any]:
         """All but the history, for a snapshot."""
@@ -193,12 +173,10 @@ def tables_of(config: Config) -> int:
 def sampling(config: Config, most: float) -> int | None:
     """How often the keys are halved until the small joins fit into what they may take; None if never."""
     policies = config.policy.among()  # type: ignore[attr-defined]
-    if len(policies) == 1:
-        return None
-    for halvings in range(MOST_HALVINGS):
+
+    def sized(halvings: int) -> tuple[int, float]:
         scaled = [small_config(config, policy, halvings, most) for policy in policies]
-        if halvings > 0 and sum(scaled[0].capacities) < LEAST_TUPLES:
-            return None
-        if sum(table_bytes(small.build(), small.build_flow()) for small in scaled) <= most:
-            return halvings
-    return None
+        taken = sum(table_bytes(small.build(), small.build_flow()) for small in scaled)
+        return sum(scaled[0].capacities), taken
+
+    return halvings_for(len(policies), most, sized)

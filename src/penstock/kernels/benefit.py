@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.normal import cell
 from penstock.kernels.season import distance_from_mean, near_sum
 
@@ -131,7 +131,7 @@ def fill_noise(outlook, r, mean, sd):
     outlook.ints[r, WIDTH] = width
 
 
-@rare
+@jit
 def build(outlook, r):
     """The tables of a model whose numbers, noise and weights are set."""
     kind = outlook.kind[r]
@@ -154,7 +154,7 @@ def trend_width(low, width, slope, reach):
     return first, low + width - 1 + max(slope, far) - first + 1
 
 
-@rare
+@jit
 def _build_trend(outlook, r):
     ints = outlook.ints[r]
     if ints[WHOLE] == 0:
@@ -192,7 +192,7 @@ def walk_width(drift, sd, reach):
     return first, last - first + 1
 
 
-@rare
+@jit
 def build_walk(outlook, r):
     ints = outlook.ints[r]
     reach = ints[REACH]
@@ -217,7 +217,7 @@ def build_walk(outlook, r):
     )
 
 
-@rare
+@jit
 def _sum_walk(steps, low, weights, first, table, deep):
     """Add up the distributions of the sums of 1, 2, ... steps, weighed."""
     width = table.shape[0]
@@ -254,7 +254,7 @@ def _sum_walk(steps, low, weights, first, table, deep):
             deep[d * width : (d + 1) * width] = table
 
 
-@rare
+@jit
 def _build_surface(outlook, r):
     """The surface h2 of AR(1) at equally spaced points, for bicubic interpolation."""
     ints, par = outlook.ints[r], outlook.par[r]
@@ -413,7 +413,7 @@ def added_up(outlook, r, at, time, last, left):
     return found
 
 
-@rare
+@jit
 def walk_directly(outlook, r, offset, left):
     """H of a walk the direct way, without tables: slow, to compare with."""
     ints = outlook.ints[r]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 
 WIDTH = 128
 
@@ -140,7 +140,7 @@ def _copy(blocks, pool, to_block, to, from_block, at):
     blocks.slot[pool, to_block, to] = blocks.slot[pool, from_block, at]
 
 
-@rare
+@jit
 def _split(blocks, pool, place):
     """Move the upper half of a full block to a new block behind it."""
     used = blocks.used[pool]
@@ -157,7 +157,7 @@ def _split(blocks, pool, place):
     blocks.length[pool, place + 1] = WIDTH - half
 
 
-@rare
+@jit
 def _merge(blocks, pool, place):
     """Append the block behind to this one."""
     block, behind = blocks.order[pool, place], blocks.order[pool, place + 1]
@@ -168,7 +168,7 @@ def _merge(blocks, pool, place):
     _close(blocks, pool, place + 1)
 
 
-@rare
+@jit
 def _close(blocks, pool, place):
     """Put a block behind those in use."""
     used = blocks.used[pool]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, prefetch, rare
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import COUNT, ENTRY, HEAD, HIGH_KEY, HIGH_TUPLE, NODE, SIDE
 
 # Columns of a key (32 bits) that belong to its blocks.
@@ -112,7 +112,7 @@ def remove_cell(cells, store, slot):
         _resize(cells, store, entry, side, last, width - 1)
 
 
-@rare
+@jit
 def _resize(cells, store, entry, side, length, width):
     """Move the cells of a key to a block of another size."""
     fresh = _take(cells, store, width)
@@ -146,7 +146,7 @@ def _give(cells, block, width):
     cells.free[width] = block + 1
 
 
-@rare
+@jit
 def _pack(cells, store):
     """Lay all blocks out anew, each as small as it can be."""
     columns = cells.words.shape[1]

@@ -111,6 +111,12 @@ def _slot(counts, key):
 
 
 @jit
+def has_room(counts, keys):
+    """Whether so many more keys can be counted before the table has to grow; a sketch always can."""
+    return counts.meta[SKETCH] != 0 or 2 * (counts.meta[FILLED] + keys) <= counts.key.shape[1]
+
+
+@jit
 def count_key(counts, stream, key):
     """Count one more arrival of a stream with this key. O(1); O(log size) in a sketch."""
     if counts.meta[SKETCH] != 0:

@@ -40,14 +40,14 @@ from penstock.kernels.benefit import (
     surface,
     walk_directly,
 )
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.normal import cell
 from penstock.kernels.season import distance_from_mean, fill_far, near_sum
 
 MOST_POINTS = 49  # a side, of the surface of an AR(1) that is learnt on the way
 
 
-@rare
+@jit
 def build_first(outlook, most_points):
     """The tables of a model whose numbers, noise and weights are set."""
     kind, ints = outlook.kind[0], outlook.ints[0]
@@ -64,7 +64,7 @@ def build_first(outlook, most_points):
         _build_season(outlook)
 
 
-@rare
+@jit
 def _build_trend(outlook):
     """By the distance from the trend; finer than whole numbers where its slope is not whole."""
     ints, par = outlook.ints[0], outlook.par[0]
@@ -102,7 +102,7 @@ def _trend_at(outlook, distance):
     return found
 
 
-@rare
+@jit
 def _build_walk(outlook):
     ints = outlook.ints[0]
     build_walk(outlook, 0)
@@ -145,7 +145,7 @@ def _weighed_first(visits, returns, weight):
     return found
 
 
-@rare
+@jit
 def _build_surface(outlook, most_points):
     ints, par = outlook.ints[0], outlook.par[0]
     _set_mixed(outlook)
@@ -189,7 +189,7 @@ def _auto_at(outlook, value, last):
     return _weighed_first(visits, returns, outlook.weight[0])
 
 
-@rare
+@jit
 def _build_season(outlook):
     ints, par = outlook.ints[0], outlook.par[0]
     _set_mixed(outlook)

@@ -28,7 +28,7 @@ from penstock.kernels.benefit import (
     B,
     fill_noise,
 )
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 
 FIRST_FIT = 32  # values after which a model is fitted for the first time
 EVERY = 256  # values between two fits later on
@@ -52,7 +52,7 @@ def _normal(n, variance):
     return -0.5 * n * (math.log(2.0 * math.pi * max(variance, SMALLEST)) + 1.0)
 
 
-@rare
+@jit
 def fit(outlook, r, values, first, numeric, form):
     """Set the model of stream r to what explains its last values best.
 
@@ -112,7 +112,7 @@ def _make_whole(outlook, r, first, n):
         outlook.ints[r, SLOPE] = np.int64(whole)
 
 
-@rare
+@jit
 def _stationary(ordered):
     """BIC of the shares of the values, and how many there are."""
     n = ordered.shape[0]
@@ -126,7 +126,7 @@ def _stationary(ordered):
     return (distinct - 1) * math.log(n) - 2.0 * found * (n - 1) / n, distinct
 
 
-@rare
+@jit
 def _keep_shares(outlook, r, ordered, distinct):
     """The values and their shares; where there is no room for all, every so many are left out."""
     n, room = ordered.shape[0], min(outlook.places.shape[1], outlook.noise.shape[1])
@@ -143,7 +143,7 @@ def _keep_shares(outlook, r, ordered, distinct):
     outlook.ints[r, WIDTH] = kept
 
 
-@rare
+@jit
 def _trend(values, first):
     """Least squares: log-likelihood, slope, intercept at time 0, and the spread of the rest."""
     n = values.shape[0]
@@ -161,7 +161,7 @@ def _trend(values, first):
     return np.array([_normal(n, variance), slope, mean - slope * (middle + first), math.sqrt(variance)])
 
 
-@rare
+@jit
 def _walk(values):
     """Mean and spread of the steps: log-likelihood, drift, spread.
 
@@ -180,7 +180,7 @@ def _walk(values):
     return np.array([_normal(n, variance), drift, math.sqrt(max(variance, SMALLEST))])
 
 
-@rare
+@jit
 def _auto(values):
     """AR(1): log-likelihood, phi, long-run mean and spread; the last is 0 if there is no such fit."""
     n = values.shape[0] - 1
@@ -208,7 +208,7 @@ def _auto(values):
     return np.array([_normal(n, variance), phi, (y - phi * x) / (1.0 - phi), long_run])
 
 
-@rare
+@jit
 def follow_level(outlook, values):
     """Let the mean of the AR(1) of stream 0 follow the stream, if that explains its last values better.
 

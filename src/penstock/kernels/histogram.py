@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.cells import BLOCK, SLOT
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import COUNT, HIGH_KEY, HIGH_TUPLE, STREAM, USE
 
 ORIGIN = 0  # the credit of the first bin
@@ -120,7 +120,7 @@ def raise_credits(histogram, pool, cells, block, length, uses):
     meta[BELOW] = below
 
 
-@rare
+@jit
 def _lay_out(histogram, cells, store, pool, rank, newcomer):
     """Lay the bins out anew around the credit of a rank."""
     bins, meta = histogram.bins[pool], histogram.meta[pool]
@@ -147,7 +147,7 @@ def _lay_out(histogram, cells, store, pool, rank, newcomer):
             meta[BELOW] += 1
 
 
-@rare
+@jit
 def _ranked(credits, length, rank):
     """The credit with this many before it: the lowest that more than `rank` do not exceed, by bisection."""
     low, high = credits[0], credits[0]

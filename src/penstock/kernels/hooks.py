@@ -62,6 +62,11 @@ def score(policy, store, slot):
 
 
 @hook
+def changed(policy, store, slot):
+    """A buffered tuple has another count in its key row, or another end: what its score is made of."""
+
+
+@hook
 def filed(policy, store, slot):
     """Whether a tuple at the front of its queue is still filed there; if not, its entry goes."""
     return True

@@ -1,6 +1,6 @@
 """The one place that sets Numba's options, and the hooks through which a driver calls a policy.
 
-`jit` compiles, inlines, and caches on disk. Numba checks only the file of the function itself when it
+`jit` compiles and caches on disk. Numba checks only the file of the function itself when it
 decides whether a cached machine code is still good; a driver also contains the code of the policy it was
 compiled for, so what is checked here is the source of all kernels and policies.
 
@@ -51,13 +51,6 @@ def _stamp() -> str:
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel, cached on disk so that a new process loads it instead of compiling again."""
-    kernel = numba.njit(cache=True, error_model="numpy")(function)
-    _guard_cache(getattr(getattr(kernel, "_cache", None), "_cache_file", None))
-    return kernel
-
-
-def rare(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that is seldom called and large: it is not inlined, which keeps its callers small."""
     kernel = numba.njit(cache=True, error_model="numpy")(function)
     _guard_cache(getattr(getattr(kernel, "_cache", None), "_cache_file", None))
     return kernel

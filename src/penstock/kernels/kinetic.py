@@ -18,6 +18,7 @@ from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import ARRIVAL, COUNT, HEAD, TIME, USE, lifetime
 
 TOP = 1 << 13  # nodes above this one are few and often used
+LONGEST = 2.0**62  # lifetime
 
 
 class Tournament(NamedTuple):
@@ -26,15 +27,17 @@ class Tournament(NamedTuple):
     winner: np.ndarray
     until: np.ndarray
     origin: np.ndarray  # the time that is 0 in `until`, once known
+    side: np.ndarray  # per stream: which columns of a key's row are its own
 
 
-def new_tournament(keys: int, time_dtype: np.dtype, streams: int = 2) -> Tournament:
-    """Trees for keys in rows below `keys`."""
+def new_tournament(keys: int, time_dtype: np.dtype, sides: tuple[int, ...] = (0, 1)) -> Tournament:
+    """Trees for keys in rows below `keys`, one per stream."""
     leaves = 1 << (keys - 1).bit_length()
     return Tournament(
-        winner=np.zeros((streams, 2 * leaves), np.int32),
-        until=np.full((streams, leaves), np.inf),
+        winner=np.zeros((len(sides), 2 * leaves), np.int32),
+        until=np.full((len(sides), leaves), np.inf),
         origin=np.zeros(2, time_dtype),
+        side=np.array(sides, np.int64),
     )
 
 
@@ -42,7 +45,7 @@ def new_tournament(keys: int, time_dtype: np.dtype, streams: int = 2) -> Tournam
 def enrol(tournament, store, stream, entry):
     """A key's line has changed: its oldest tuple, its count, or whether it has any tuple at all."""
     leaves = tournament.until.shape[1]
-    present = store.k32[entry, COUNT + stream] > 0
+    present = store.k32[entry, COUNT + tournament.side[stream]] > 0
     _fetch_opponents(tournament, store, stream, entry)
     node = leaves + entry
     tournament.winner[stream, node] = entry if present else 0
@@ -59,7 +62,7 @@ def _fetch_opponents(tournament, store, stream, entry):
     A game leads to the opponent, this one's key to its oldest tuple; each is asked for on all levels before
     the next is looked at. The top levels are played so often that they need not be asked for.
     """
-    winner, until = tournament.winner[stream], tournament.until[stream]
+    winner, until, side = tournament.winner[stream], tournament.until[stream], tournament.side[stream]
     leaf = until.shape[0] + entry
     node = leaf
     while node >= TOP:
@@ -72,7 +75,7 @@ def _fetch_opponents(tournament, store, stream, entry):
         node >>= 1
     node = leaf
     while node >= TOP:
-        prefetch(store.t64, 8 * np.int64(store.k32[winner[node ^ 1], HEAD + stream]))
+        prefetch(store.t64, 8 * np.int64(store.k32[winner[node ^ 1], HEAD + side]))
         node >>= 1
 
 
@@ -107,18 +110,23 @@ def _now(tournament, store, stream):
 
 
 @jit
-def line_score(store, stream, entry):
+def line_score(tournament, store, stream, entry):
     """The score of a key: that of its oldest tuple."""
-    slot = store.k32[entry, HEAD + stream]
-    return np.float64(store.k64[entry, USE + stream]) * np.float64(
-        lifetime(store, stream, store.time[slot, TIME])
-    )
+    side = tournament.side[stream]
+    slot = store.k32[entry, HEAD + side]
+    return worth(store, stream, store.k64[entry, USE + side], store.time[slot, TIME])
+
+
+@jit
+def worth(store, stream, count, time):
+    """A count times what is left of a lifetime; one without an end is as long as can be told."""
+    return np.float64(count) * min(np.float64(lifetime(store, stream, time)), LONGEST)
 
 
 @jit
 def _play(tournament, store, stream, node):
     """Decide a node from its two children, and until when that holds."""
-    winner, until = tournament.winner[stream], tournament.until[stream]
+    winner, until, side = tournament.winner[stream], tournament.until[stream], tournament.side[stream]
     leaves = until.shape[0]
     left, right = winner[2 * node], winner[2 * node + 1]
     certain = np.inf
@@ -128,16 +136,17 @@ def _play(tournament, store, stream, node):
         winner[node] = left + right
         until[node] = certain
         return
-    left_score, right_score = line_score(store, stream, left), line_score(store, stream, right)
+    left_score = line_score(tournament, store, stream, left)
+    right_score = line_score(tournament, store, stream, right)
     left_wins = left_score < right_score
     if left_score == right_score:
-        left_head, right_head = store.k32[left, HEAD + stream], store.k32[right, HEAD + stream]
+        left_head, right_head = store.k32[left, HEAD + side], store.k32[right, HEAD + side]
         left_wins = store.t64[left_head, ARRIVAL] < store.t64[right_head, ARRIVAL]
     best, other, gap = left, right, right_score - left_score
     if not left_wins:
         best, other, gap = right, left, left_score - right_score
     winner[node] = best
-    closing = np.float64(store.k64[other, USE + stream] - store.k64[best, USE + stream])
+    closing = np.float64(store.k64[other, USE + side] - store.k64[best, USE + side])
     if closing > 0.0:
         now = _now(tournament, store, stream)
         meeting = now + gap / closing

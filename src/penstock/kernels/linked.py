@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels import ring
-from penstock.kernels.counts import count_key
+from penstock.kernels.counts import count_key, has_room
 from penstock.kernels.drive import LOG_EVICTED, LOG_EXPIRED, LOGGED, PAIRS, log
-from penstock.kernels.hooks import enter, leave, match_key
+from penstock.kernels.hooks import changed, enter, leave, match_key
 from penstock.kernels.jit import borrow, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
@@ -37,8 +37,28 @@ from penstock.kernels.layout import (
     lived_out,
     take_tuple,
 )
-from penstock.kernels.linked_find import FOUND, PENDING, PROBES, SHORT, SHORT_LOG, TOUCHED, find
-from penstock.kernels.linked_index import EAGER, OLDEST, YOUNGER, first_key, link, unlink, younger_in
+from penstock.kernels.linked_find import (
+    FOUND,
+    PENDING,
+    PROBES,
+    SHORT,
+    SHORT_COUNTS,
+    SHORT_LOG,
+    TOUCHED,
+    find,
+)
+from penstock.kernels.linked_index import (
+    EAGER,
+    LAST_USE,
+    OLDEST,
+    TALLYING,
+    USED,
+    YOUNGER,
+    first_key,
+    link,
+    unlink,
+    younger_in,
+)
 from penstock.kernels.linked_life import leaf_life, partial_life
 from penstock.kernels.many import free_with_key_row, take_key_row, victim
 from penstock.kernels.many_index import COUNTING, HEEDING
@@ -54,6 +74,7 @@ class LinkedBatch(NamedTuple):
     conditions: Conditions
     arrivals: np.ndarray  # rows of the columns
     closes: np.ndarray  # per arrival: the row of the fact that it closes, -1: it is a triple; empty: all are
+    kept: np.ndarray  # per arrival: whether it is let into caches, or asks only; empty: all are
 
 
 class LinkedOut(NamedTuple):
@@ -99,12 +120,12 @@ def _drive(policy, store, index, expiry, scheme, batch, scratch, out, start):
         store.clock[:] = columns.start[row]
         expire(policy, store, index, expiry, scheme, out)
         if closes.shape[0] > 0 and closes[i] >= 0:
-            close(store, index, expiry, scheme, columns, closes[i], columns.start[row])
+            close(policy, store, index, expiry, scheme, columns, closes[i], columns.start[row])
             meta[STEPS] += 1
             continue
         if not find(store, index, scheme, conditions, columns, scratch, out, row):
             return i
-        if not room_to_log(store, scheme, scratch, out):
+        if not (room_to_log(store, scheme, scratch, out) and room_to_count(index, scratch)):
             return i
         arrival = meta[ARRIVALS]
         if scratch.ends[FOUND] > 0 and meta[STEPS] >= meta[WARMUP]:
@@ -112,10 +133,11 @@ def _drive(policy, store, index, expiry, scheme, batch, scratch, out, start):
             out.counts[i] += scratch.ends[FOUND]
             if out.rows.shape[0] > 0:
                 out.ends[PAIRS] += scratch.ends[FOUND]
-        if index.meta[COUNTING] != 0:
-            count_probes(store, index, scratch)
+        if index.meta[TALLYING] != 0:
+            count_probes(policy, store, index, scratch)
         reward(policy, store, index, scheme, scratch, arrival)
-        keep(policy, store, index, expiry, scheme, columns, scratch, out, row)
+        kept = batch.kept.shape[0] == 0 or batch.kept[i]
+        keep(policy, store, index, expiry, scheme, columns, scratch, out, row, kept)
         meta[STEPS] += 1
     return arrivals.shape[0]
 
@@ -152,12 +174,27 @@ def room_to_log(store, scheme, scratch, out):
 
 
 @jit
+def room_to_count(index, scratch):
+    """Whether all can be counted that this arrival has asked for."""
+    if index.meta[TALLYING] != 0 and not has_room(index.counts, scratch.ends[PROBES]):
+        scratch.ends[SHORT] = SHORT_COUNTS
+        return False
+    return True
+
+
+@jit
 def reward(policy, store, index, scheme, scratch, arrival):
     """Tell the policy of the tuples that were in a solution; shares add up to whole matches."""
-    if index.meta[HEEDING] == 0:
+    tracking = index.uses.shape[0] > 0
+    if index.meta[HEEDING] == 0 and not tracking:
         return
     for i in range(scratch.ends[TOUCHED]):
         slot = scratch.touched[i]
+        if tracking:
+            index.uses[slot, USED] += scratch.share[slot]
+            index.uses[slot, LAST_USE] = arrival
+            if index.meta[HEEDING] == 0:
+                continue
         if index.meta[EAGER] != 0:
             match_key(policy, store, slot, 0, arrival)
             continue
@@ -168,32 +205,38 @@ def reward(policy, store, index, scheme, scratch, arrival):
 
 
 @jit
-def count_probes(store, index, scratch):
-    """Count what was asked for; the tuples there have it as their score."""
+def count_probes(policy, store, index, scratch):
+    """Count what was asked for; the tuples there may have it as their score."""
     for i in range(scratch.ends[PROBES]):
         code = scratch.probes[i]
         count_key(index.counts, 0, code)
+        if index.meta[COUNTING] == 0:
+            continue
         entry = find_key(index, code)
         slot = np.int64(index.k32[entry, OLDEST])
         while slot != 0:
             store.k64[slot, USE] += 1
+            changed(policy, store, slot)
             slot = younger_in(index, slot, entry)
 
 
 @jit
-def keep(policy, store, index, expiry, scheme, columns, scratch, out, row):
-    """Let an arrival into its caches, and what it has made into those of partial solutions."""
+def keep(policy, store, index, expiry, scheme, columns, scratch, out, row, kept):
+    """Let an arrival into its caches, and what it has made into those of partial solutions.
+
+    If it is not to be kept itself, then what it has made with others is.
+    """
     caches = scheme.cache_roles.shape[0]
     still = columns.start[row] == -np.inf
     for cache in range(caches):
-        if columns.mask[row] & scheme.cache_roles[cache] != 0:
+        if kept and columns.mask[row] & scheme.cache_roles[cache] != 0:
             scratch.now[:] = row
             stream = store.pool_of.shape[0] - 1 if still else cache
             life = np.inf if still else leaf_life(scheme, columns, row, cache)
             admit(policy, store, index, expiry, scheme, columns, out, scratch.now, cache, stream, row, life)
     for at in range(scratch.ends[PENDING]):
         step = scratch.step[at]
-        if step > 1:
+        if step > 1 and (kept or scratch.via[at].any()):
             cache = caches + step - 2
             life = partial_life(scheme, columns, scratch.rows[at], step)
             admit(
@@ -210,7 +253,7 @@ def admit(policy, store, index, expiry, scheme, columns, out, rows, cache, strea
         store.meta[EXPIRED] += 1
         return
     pool = store.pool_of[stream]
-    store.entering[0] = store.clock[stream]
+    store.entering[0] = life
     first, count = first_key(index, scheme, columns, rows, cache)
     while not fits(store, pool, 0):
         slot = victim(policy, store, index, pool, stream, first, count)
@@ -222,10 +265,23 @@ def admit(policy, store, index, expiry, scheme, columns, out, rows, cache, strea
         store.meta[EVICTED] += 1
         log(store, out, LOG_EVICTED, store.t32[slot, STREAM], store.t64[slot, ROW])
         remove(policy, store, index, scheme, slot)
+    let_in(
+        policy, store, index, expiry, scheme, columns, rows, cache, stream, row, life, arrival, first, count
+    )
+
+
+@jit
+def let_in(
+    policy, store, index, expiry, scheme, columns, rows, cache, stream, row, life, arrival, first, count
+):
+    """Put a tuple into a cache that has room for it; its slot."""
     slot = np.int64(take_tuple(store, stream, 0, row, life, 0, arrival))
     take_key_row(store, slot, first, count)
     index.cache[slot] = cache
     index.owed[slot] = 0.0
+    if index.uses.shape[0] > 0:
+        index.uses[slot, USED] = 0.0
+        index.uses[slot, LAST_USE] = -1.0
     leaf = cache < scheme.cache_roles.shape[0]
     if not leaf:
         for i in range(rows.shape[0]):
@@ -236,6 +292,7 @@ def admit(policy, store, index, expiry, scheme, columns, out, rows, cache, strea
     enter(policy, store, slot)
     if life < np.inf:
         file_newcomer(expiry.queue, store, 0, slot, life)
+    return slot
 
 
 @jit
@@ -249,7 +306,7 @@ def remove(policy, store, index, scheme, slot):
 
 
 @jit
-def close(store, index, expiry, scheme, columns, row, time):
+def close(policy, store, index, expiry, scheme, columns, row, time):
     """A fact has ended: from now on it counts as valid up to this time, and expires sooner."""
     columns.end[row] = time
     ports = scheme.port_roles.shape[0]
@@ -269,4 +326,5 @@ def close(store, index, expiry, scheme, columns, row, time):
                 if life < store.time[slot, TIME]:
                     store.time[slot, TIME] = life
                     file_again(expiry.queue, store, 0, slot, life)
+                    changed(policy, store, slot)
             break

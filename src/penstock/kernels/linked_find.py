@@ -12,13 +12,12 @@ import numpy as np
 from penstock.kernels.drive import PAIRS
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import ROW, STEPS, WARMUP, find_key
-from penstock.kernels.linked_index import OLDEST, YOUNGER, left_key, place_of
-from penstock.kernels.many_index import COUNTING
+from penstock.kernels.linked_index import OLDEST, TALLYING, YOUNGER, left_key, place_of
 from penstock.kernels.programs import passes
 
 # Ends of the scratch memory.
 PENDING, TOUCHED, FOUND, PROBES, SHORT = 0, 1, 2, 3, 4
-SHORT_RESULTS, SHORT_SCRATCH, SHORT_LOG = 1, 2, 3  # what room was too small
+SHORT_RESULTS, SHORT_SCRATCH, SHORT_LOG, SHORT_COUNTS = 1, 2, 3, 4  # what room was too small
 STAMP = 6  # not an end: how often it was used
 
 
@@ -130,7 +129,7 @@ def recall(store, scheme, index, columns, now, slot, step):
 @jit
 def note_probe(index, scratch, code):
     """Remember that a key was asked for, if this is counted."""
-    if index.meta[COUNTING] != 0 and scratch.ends[PROBES] < scratch.probes.shape[0]:
+    if index.meta[TALLYING] != 0 and scratch.ends[PROBES] < scratch.probes.shape[0]:
         scratch.probes[scratch.ends[PROBES]] = code
         scratch.ends[PROBES] += 1
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.counts import Counts, counted, new_counts
+from penstock.kernels.counts import Counts, counted
 from penstock.kernels.jit import borrow, jit
 from penstock.kernels.layout import FREE_KEY, HIGH_KEY, META, ROW, add_key, drop_key, find_key, power_of_two
-from penstock.kernels.many_index import COUNTING, HEEDING
+from penstock.kernels.many_index import COUNTING
 
 # Columns of a row of the index, 32 bits wide; KEY and LINK are as in the store.
 OLDEST, NEWEST, LENGTH = 8, 9, 10
@@ -21,7 +21,12 @@ OLDEST, NEWEST, LENGTH = 8, 9, 10
 # Columns of a link.
 HELD, YOUNGER, OLDER, LINK_WIDTH = 0, 1, 2, 4
 
-EAGER = 10  # in the `meta` of the index: 1 if a share of a match counts as a match (scores by recency)
+# Flags in the `meta` of the index, beside those of `many_index`.
+EAGER = 10  # 1 if a share of a match counts as a match (scores by recency)
+TALLYING = 11  # 1 if probes are counted, whether or not the counts are the score
+
+# Columns of what a tuple has been used for.
+USED, LAST_USE, USES = 0, 1, 2  # matches, shares of them included; and the arrival that made the last one
 
 
 class Scheme(NamedTuple):
@@ -52,21 +57,32 @@ class Index(NamedTuple):
     members: np.ndarray  # per tuple of a partial solution: the row of each pattern
     cache: np.ndarray  # per tuple
     owed: np.ndarray  # per tuple: shares of matches that are not a whole one yet
-    counts: Counts  # probes by port and key, if they are the score
+    uses: np.ndarray  # per tuple, if it may be told to another policy: how often it was used, and when last
+    counts: Counts  # probes by port and key
     meta: np.ndarray
+
+    def without_views(self) -> Index:
+        """The same without the array that is a view of another, to be stored."""
+        return self._replace(k32=self.k32[:0])
+
+    def with_views(self) -> Index:
+        """The counterpart."""
+        return self._replace(k32=self.k64.view(np.int32))
 
 
 Index.widths = {"k64": 8, "k32": 16}  # type: ignore[attr-defined]
 Index.tables = ("k64", "k32")  # type: ignore[attr-defined]
 
 
-def new_index(scheme: Scheme, tuples: int, counting: bool, heeding: bool, eager: bool) -> Index:
-    """Empty caches for so many tuples."""
+def new_index(
+    scheme: Scheme, tuples: int, counts: Counts, flags: dict[int, bool], tracking: bool = False
+) -> Index:
+    """Empty caches for so many tuples; tracking: with what each has been used for."""
     places, patterns = scheme.port.shape[1], len(scheme.order)
     keys = tuples * places + 2
     k64 = np.zeros((keys, 8), np.int64)
     meta = np.zeros(META, np.int64)
-    meta[COUNTING], meta[HEEDING], meta[EAGER] = counting, heeding, eager
+    meta[list(flags)] = list(flags.values())
     return Index(
         k64=k64,
         k32=k64.view(np.int32),
@@ -75,7 +91,8 @@ def new_index(scheme: Scheme, tuples: int, counting: bool, heeding: bool, eager:
         members=np.zeros((tuples + 2 if patterns > 2 else 0, patterns), np.int64),
         cache=np.zeros(tuples + 2, np.int32),
         owed=np.zeros(tuples + 2),
-        counts=new_counts(),
+        uses=np.zeros((tuples + 2 if tracking else 0, USES)),
+        counts=counts,
         meta=meta,
     )
 
@@ -90,7 +107,7 @@ def left_key(scheme, columns, rows, step, row):
     key = np.int64(0)
     for i in range(scheme.key_size[step]):
         part = scheme.key_part[step, i]
-        value = columns.value[rows[part[0]], part[1]]
+        value = columns.mark[rows[part[0]], part[1]]
         if value < 0:
             return np.int64(-1)
         key = value if i == 0 else mixed(key, value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.kernels.benefit import LOW, WIDTH
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 
 # Columns of a bucket.
 EDGE = 0  # the smallest offset that belongs to it
@@ -56,7 +56,7 @@ def observe_lifetime(buckets, offset, steps):
     row[DEVIATION] += away * (inverse - row[INVERSE])
 
 
-@rare
+@jit
 def spread_buckets(buckets, low, high):
     """Begin with empty buckets of equal width between two offsets."""
     buckets[:] = 0.0
@@ -65,7 +65,7 @@ def spread_buckets(buckets, low, high):
         buckets[b, EDGE] = low + np.floor(b * (high - low + 1.0) / n)
 
 
-@rare
+@jit
 def fade(buckets, factor):
     """Let all observations count less."""
     for b in range(buckets.shape[0]):
@@ -82,7 +82,7 @@ def _together(one, other):
     return one[SPREAD] + other[SPREAD] + (one[MEAN] - other[MEAN]) ** 2 * one[SEEN] * other[SEEN] / n
 
 
-@rare
+@jit
 def rearrange(buckets, high):
     """Split the bucket that is spread most and merge the two that are so least together, if that helps."""
     n = buckets.shape[0]
@@ -146,7 +146,7 @@ def _halve(buckets, at, row, cut, end):
         part[DEVIATION] = row[DEVIATION] * share
 
 
-@rare
+@jit
 def noise_from(buckets, high, outlook, r):
     """The histogram as the probabilities of offsets: within a bucket all are equally likely."""
     n, room = buckets.shape[0], outlook.noise.shape[1]

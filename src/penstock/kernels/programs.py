@@ -32,6 +32,7 @@ class Columns(NamedTuple):
     mask: np.ndarray  # the patterns that a triple matches, a bit each
     leaf_key: np.ndarray  # per port of single triples: the key, -1 if there is none
     value: np.ndarray  # identities of subject, predicate and object
+    mark: np.ndarray  # what keys are made of: the same, or hashes of values where keys outlast a batch
     kind: np.ndarray  # operands of programs: a row per column
     number: np.ndarray
     identity: np.ndarray

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import filed, score
-from penstock.kernels.jit import jit, prefetch, rare
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import (
     ARRIVAL,
     ENTRY,
@@ -225,7 +225,7 @@ def _move(heap, slots, source, target):
     slots[target] = slots[source]
 
 
-@rare
+@jit
 def _pack_run(queue, store, pool):
     """Drop the entries of tuples that have left from the run; their order stays."""
     scores, tuples, ends = queue.run_score[pool], queue.run_tuple[pool], queue.ends[pool]
@@ -246,7 +246,7 @@ def _pack_run(queue, store, pool):
     ends[RUN_LENGTH] = kept
 
 
-@rare
+@jit
 def _pack_heap(queue, store, pool):
     """Drop the entries of tuples that have left from the heap, and order it anew."""
     heap, slots, ends = queue.heap[pool], queue.heap_slot[pool], queue.ends[pool]

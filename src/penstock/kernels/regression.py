@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 
 
 class Regression(NamedTuple):
@@ -48,7 +48,7 @@ def learn(regression, stream, features, outcome, importance, keep):
     regression.examples[stream] += 1
 
 
-@rare
+@jit
 def solve(regression, stream, pull):
     """Set the weights to those that fit the examples, by Cholesky's decomposition. O(features^3).
 

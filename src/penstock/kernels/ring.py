@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.jit import jit, prefetch, rare
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import STREAM, fetch_ahead
 
 FIRST = 0
@@ -66,7 +66,7 @@ def prepare(store, stream):
         prefetch(ring, (head + 2 * LINE) & mask)
 
 
-@rare
+@jit
 def _pack(store, stream):
     """Close the gaps."""
     ring, ends = store.ring[stream], store.ends[stream]

@@ -29,7 +29,7 @@ from penstock.kernels.history import (
     take_row,
     tick,
 )
-from penstock.kernels.jit import borrow, jit, rare
+from penstock.kernels.jit import borrow, jit
 from penstock.kernels.layout import LANDMARK, ROWS, power_of_two
 from penstock.kernels.places import Places, anew, move, nearness, new_places
 from penstock.kernels.random import new_generators, uniform
@@ -209,7 +209,7 @@ def worth(scholar, stream, row, time):
     return found
 
 
-@rare
+@jit
 def _follow(scholar, row, stream, time, born):
     """Take down what is known of a key, to compare it later with what came."""
     counters, history = scholar.counters, scholar.history
@@ -243,7 +243,7 @@ def _follow(scholar, row, stream, time, born):
     seen[FEATURES] = part[EVER + 1 - stream]
 
 
-@rare
+@jit
 def _conclude(scholar):
     """Learn from the examples whose time is over; a tuple that still lives is the next example."""
     counters, parameters, history = scholar.counters, scholar.parameters, scholar.history

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.normal import cell
 
 
@@ -32,7 +32,7 @@ def distance_from_mean(means, last, time):
     return last - means[time % means.shape[0]] if time >= 0 else 0.0
 
 
-@rare
+@jit
 def fill_far(means, spread, decay, reach, low, table):
     """By step of the period and value: the weighed chances of all later steps, with weights decay**d.
 

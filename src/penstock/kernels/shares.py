@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import power_of_two
 
 NEVER = -1e300  # the score of a key that was not asked for lately
@@ -103,14 +103,14 @@ def count(shares, key, time):
     set_share(shares, key, _added(share_of(shares, key), time / shares.memory[0]))
 
 
-@rare
+@jit
 def _clear(shares):
     shares.used[:] = 0
     shares.score[:] = NEVER
     shares.meta[KEYS] = 0
 
 
-@rare
+@jit
 def recount(shares):
     """Make the table anew from the ring, with the memory that predicts the ring's later part best."""
     seen, room = shares.meta[SEEN], np.int64(shares.ring_key.shape[0])
@@ -127,7 +127,7 @@ def recount(shares):
         count(shares, shares.ring_key[time % room], time)
 
 
-@rare
+@jit
 def _predicted(shares, first, n):
     """The log-likelihood of the last three quarters of the ring, each request given those before it.
 

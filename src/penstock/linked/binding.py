@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.kernels.linked_index import mixed_keys
 from penstock.kernels.programs import Columns, Conditions
-from penstock.linked.nodes import Const, Pattern, Var
+from penstock.linked.nodes import Const, Expression, Pattern, Var, variables
 from penstock.linked.plan import Operand, Plan
 from penstock.linked.terms import ERROR, Terms
 from penstock.linked.triples import Triples
@@ -19,11 +19,13 @@ def masks_of(plan: Plan, triples: Triples, terms: Terms) -> np.ndarray:
     values = terms.worth().value[triples.terms] if len(terms) else np.empty((0, 3), np.int64)
     for number, pattern in enumerate(plan.query.patterns):
         fits = _matches(pattern, triples, values, terms)
-        rows: np.ndarray | None = None
         for expression in plan.rows[number]:
-            rows = np.flatnonzero(fits)
-            resolve = _Row(pattern, triples, rows, terms)
-            fits[rows] = holds(expression, resolve, terms)
+            names = set(variables(expression))
+            if len(names) == 1 and (alone := Var(*names)) in pattern.triple:
+                fits &= _by_term(expression, triples.terms[:, pattern.triple.index(alone)], terms)
+            else:
+                rows = np.flatnonzero(fits)
+                fits[rows] = holds(expression, _Row(pattern, triples, rows, terms), terms)
         mask |= fits.astype(np.int64) << number
     return mask
 
@@ -44,6 +46,16 @@ def _matches(pattern: Pattern, triples: Triples, values: np.ndarray, terms: Term
         else:
             first[part.name] = position
     return fits
+
+
+def _by_term(expression: Expression, numbers: np.ndarray, terms: Terms) -> np.ndarray:
+    """Where a condition on one term holds: it is evaluated once per term, not once per row."""
+    asked = np.zeros(len(terms), bool)
+    asked[numbers] = True
+    distinct = np.flatnonzero(asked)
+    column = from_terms(distinct, terms)
+    asked[distinct] = holds(expression, lambda name: column, terms)
+    return asked[numbers]
 
 
 class _Row:
@@ -77,10 +89,11 @@ def columns_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> 
         operands = [ordinal(column, terms) for column in operands]
         constants = [ordinal(column, terms) for column in constants]
     values = terms.worth().value[triples.terms] if count else np.empty((0, 3), np.int64)
+    marks = _marks(plan, triples, values, terms)
     keys = np.zeros((max(len(plan.ports), 1), count), np.int64)
     for port, positions in enumerate(plan.ports):
         for i, position in enumerate(positions):
-            own = values[:, position]
+            own = marks[:, position]
             keys[port] = own if i == 0 else mixed_keys(keys[port], np.ascontiguousarray(own))
     columns = Columns(
         start=triples.start,
@@ -88,11 +101,25 @@ def columns_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> 
         mask=mask,
         leaf_key=keys,
         value=np.ascontiguousarray(values),
+        mark=np.ascontiguousarray(marks),
         kind=_stacked([column.kind for column in operands], np.int8, count),
         number=_stacked([column.number for column in operands], np.float64, count),
         identity=_stacked([column.value for column in operands], np.int64, count),
     )
     return columns, _conditions(plan, constants)
+
+
+def _marks(plan: Plan, triples: Triples, values: np.ndarray, terms: Terms) -> np.ndarray:
+    """What keys are made of: values, or hashes of them where a plan wants keys that stay the same."""
+    if not plan.hashed:
+        return values
+    marks, scheme = values.copy(), plan.scheme
+    used = {position for port in plan.ports for position in port}
+    for at, size in enumerate(scheme.key_size):
+        used |= set(scheme.key_part[at, :size, 1].tolist())
+    for position in used:
+        marks[:, position] = terms.marks(triples.terms[:, position])
+    return marks
 
 
 def _stacked(parts: list[np.ndarray], dtype: type, count: int) -> np.ndarray:
@@ -103,7 +130,10 @@ def _stacked(parts: list[np.ndarray], dtype: type, count: int) -> np.ndarray:
 
 
 def _operand(operand: Operand, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> Column:
-    """A column of a condition: computed where the triple matches the pattern."""
+    """A column of a condition: computed where the triple matches the pattern, or for a term at once."""
+    if operand.position is not None:
+        column = from_terms(triples.terms[:, operand.position], terms)
+        return truth_of(column, terms) if operand.truth else column
     rows = np.flatnonzero((mask >> operand.pattern) & 1)
     pattern = plan.query.patterns[operand.pattern]
     column = evaluate(operand.expression, _Row(pattern, triples, rows, terms), terms)

@@ -119,6 +119,8 @@ def parse_query(text: str) -> Query:
 
 
 def _refuse_depth(text: str) -> None:
+    if text.count("(") <= DEEPEST:
+        return
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

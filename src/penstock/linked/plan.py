@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Operand:
     pattern: int  # -1: a constant
     expression: Expression
     truth: bool  # whether only its truth matters
+    position: int | None = None  # of a bare variable: where it stands, in whichever pattern
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Plan:
     operands: list[Operand]
     constants: list[Operand]
     orders_texts: bool  # whether programs compare which of two texts comes first
+    hashed: bool = False  # whether keys are hashes of values, which have to be compared after all
 
     @property
     def unbounded(self) -> list[int]:
@@ -93,8 +95,11 @@ def plan_of(
     scale: Scale,
     rates: Sequence[float] | None = None,
     gain: tuple[float, float] = (1.0, 0.5),
+    hashed: bool = False,
 ) -> Plan:
     """The plan of a query; `rates` say how many triples match each pattern.
+
+    `hashed` is for keys that must be the same however values are numbered.
 
     >>> from penstock.linked.parser import parse_query
     >>> from penstock.linked.plan import plan_of
@@ -103,12 +108,12 @@ def plan_of(
     >>> plan_of(parse_query(text), Scale()).caches
     [[0, 1]]
     """
-    return _Planner(query, scale).plan(rates, gain)
+    return _Planner(query, scale, hashed).plan(rates, gain)
 
 
 class _Planner:
-    def __init__(self, query: Query, scale: Scale) -> None:
-        self.query, self.scale = query, scale
+    def __init__(self, query: Query, scale: Scale, hashed: bool) -> None:
+        self.query, self.scale, self.hashed = query, scale, hashed
         self.times, self.homes = query.time_variables, query.homes
         self.operands: list[Operand] = []
         self.constants: list[Operand] = []
@@ -146,6 +151,7 @@ class _Planner:
             self.operands,
             self.constants,
             self.orders_texts,
+            self.hashed,
         )
 
     def _adapted(self, expression: Expression) -> Expression:
@@ -177,7 +183,7 @@ class _Planner:
         before = {name for i in order[:at] for name in patterns[i].names}
         shared = [name for name in patterns[order[at]].names if name in before]
         step = Step(order[at], shared)
-        if len(shared) > 1:
+        if len(shared) > 1 or self.hashed:
             for name in shared:
                 left, position = self._left(order, at, name)
                 step.same.append((left, position, order[at], self._position(order[at], name)))
@@ -251,14 +257,24 @@ class _Planner:
             if not places:
                 self.constants.append(operand)
                 return [(programs.CONSTANT, len(self.constants) - 1, 0)]
-            self.operands.append(operand)
-            return [(programs.COLUMN, operand.pattern, len(self.operands) - 1)]
+            return [(programs.COLUMN, operand.pattern, self._column(operand))]
         if not isinstance(expression, Call) or expression.name not in _CODES:
             raise _NotInKernelError
         logical = expression.name in ("&&", "||", "!")
         self.orders_texts |= expression.name in _ORDERING
         program = [code for part in expression.arguments for code in self._program(part, logical)]
         return [*program, (_CODES[expression.name], len(expression.arguments), 0)]
+
+    def _column(self, operand: Operand) -> int:
+        """The number of an operand's column; a bare variable shares that of others at its place."""
+        if isinstance(operand.expression, Var):
+            position = self.homes[operand.expression.name][1]
+            for number, known in enumerate(self.operands):
+                if (known.position, known.truth) == (position, operand.truth):
+                    return number
+            operand = replace(operand, position=position)
+        self.operands.append(operand)
+        return len(self.operands) - 1
 
     # What the kernel gets.
 

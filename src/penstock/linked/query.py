@@ -111,7 +111,7 @@ class StreamQuery:
         streams: Mapping[str, Table],
         *,
         budget: Any = None,
-        policy: Any = "clock",
+        policy: Any = "auto",
         allocation: str = "unified",
         object: str = "literal",
         unit: str = "ms",
@@ -132,7 +132,8 @@ class StreamQuery:
         budget
             `Tuples(n)`, `Fraction(0.2)` or `Bytes("64 MiB")` for all caches together; None: no limit.
         policy
-            Who goes when the memory is full: `"clock"`, `"lru"`, `"clock-exp:rho=0.5"`, ...
+            Who goes when the memory is full: `"clock"`, `"lru"`, `"clock-exp:rho=0.5"`, ... By default, the
+            one that does best on a sample of the triples; `stats.choice` names it.
         allocation
             `"unified"`: one pool for all caches; `"equal"` or `"proportional"` to the triples that match: a
             pool per cache.
@@ -176,7 +177,7 @@ class StreamQuery:
         self,
         *,
         budget: Any,
-        policy: Any = "clock",
+        policy: Any = "auto",
         object: str = "literal",
         unit: str = "ms",
         gain: tuple[float, float] = (1.0, 0.5),
@@ -185,8 +186,8 @@ class StreamQuery:
     ) -> QueryState:
         """A state that takes triples batch by batch, for streams without an end.
 
-        `rates` say how many triples match each pattern, which decides the order of joins; the order of the
-        text if not given. The rest is as for `run`.
+        `rates` say how many triples match each pattern, which decides the order of joins; they are those of
+        the first batch in which anything matches if not given. The rest is as for `run`.
 
         >>> import penstock as ps
         >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +15,21 @@ import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.joins.chooser import allowance_of
+from penstock.joins.config import COUNT_SHARE
 from penstock.kernels.linked_life import lives
 from penstock.kernels.many import apportion
 from penstock.linked.binding import columns_of, masks_of
+from penstock.linked.caches import LinkedConfig, bytes_of
+from penstock.linked.chooser import candidates_of, row_bytes
 from penstock.linked.files import read_background, read_triples
 from penstock.linked.plan import Plan, plan_of
 from penstock.linked.query import StreamQuery, warn_unbounded
-from penstock.linked.state import LinkedConfig, LinkedState, bytes_of
+from penstock.linked.state import LinkedState
 from penstock.linked.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples, triples_of
-from penstock.policies import Policy, get, registered
+from penstock.policies import Policy, get, names
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -40,7 +45,7 @@ class Options:
     """How to run, as given to `StreamQuery.run`."""
 
     budget: Any = None
-    policy: Any = "clock"
+    policy: Any = "auto"
     allocation: str = "unified"
     objects: str = "literal"
     unit: str = "ms"
@@ -56,13 +61,7 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
     """The budget and the policy, or an error that says what is not possible."""
     budget = None if options.budget is None else budget_of(options.budget)
     policy = get(options.policy)
-    if not policy.many or policy.needs_future or not policy.joins:
-        works = ", ".join(known.name for known in registered() if known.many and known.joins)
-        raise UnknownPolicyError(
-            f"{policy.spell()} is not defined for stream queries. Those that are: {works}"
-        )
-    if getattr(policy, "method", 1) == 2:
-        raise UnknownPolicyError(f"{policy.name}: method=2 is not defined for stream queries; give 1 or 3.")
+    _check_policy(policy)
     if options.allocation not in ALLOCATIONS:
         raise PenstockError(
             f"allocation={options.allocation!r} is not known{hint(options.allocation, ALLOCATIONS)}"
@@ -79,6 +78,32 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
     ):
         raise PenstockError(f"gain={gain!r} is not allowed; it is a pair of numbers from 0 to 1000.")
     return budget, policy
+
+
+def _check_policy(policy: Policy) -> None:
+    """Refuse what cannot run a query, with the reason and the names of those that can."""
+    if policy.chooses:
+        candidates_of(policy)
+        return
+    if policy.needs_future:
+        reason = "it must know the whole stream before it starts"
+    elif not policy.joins:
+        reason = "it runs caches only"
+    elif policy.needs_model or policy.reads_values:
+        reason = "it needs a model of each of two streams, and a query has patterns"
+    elif not policy.queries:
+        reason = "it is defined for two streams that are joined with each other"
+    elif getattr(policy, "method", 1) == 2:
+        reason = (
+            "a rank is taken before all matches of an arrival, of which a query tells one by one; take 1 or 3"
+        )
+    else:
+        return
+    known = [get(name) for name in names()]
+    works = ", ".join(each.name for each in known if each.chooses or each.queries)
+    raise UnknownPolicyError(
+        f"{policy.spell()} is not defined for stream queries: {reason}. Those that are: {works}"
+    )
 
 
 def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], options: Options) -> LinkedRun:
@@ -112,12 +137,14 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
         warmup=int(options.warmup),
         seed=int(options.seed),
     )
+    if budget is None and policy.chooses:  # nothing will be evicted
+        config = dataclasses.replace(config, policy=candidates_of(policy)[0])
     plan = config.plan()
     need = _Need(plan, triples, mask, terms)
     if budget is None:
         config, state, out = _unlimited(config, need, triples, terms, mask, options.collect, options.log)
     else:
-        config = dataclasses.replace(config, limits=_limits(budget, options.allocation, config, need))
+        config = _limited(budget, options.allocation, config, need)
         state = LinkedState(config, terms)
         out = state.process(triples, collect=options.collect, log=options.log, mask=mask)
     exact: int | None = state.results
@@ -131,8 +158,9 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
         **totals,
         exact=exact,
         budget=None if budget is None else sum(config.limits),
-        peak_bytes=state.table_bytes + int(need.row_bytes * totals["peak_tuples"]),
+        peak_bytes=state.table_bytes + state.count_bytes + int(need.row_bytes * totals["peak_tuples"]),
         seconds=state.seconds,
+        choice=state.choice,
     )
     rows = out.rows
     if rows is not None and query.query.distinct:
@@ -151,79 +179,110 @@ def _opened(streams: Any) -> Any:
     }
 
 
+@dataclass(frozen=True)
 class _Need:
-    """What the exact answer would keep."""
+    """What the exact answer would keep, found out where it is asked for."""
 
-    def __init__(self, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
-        self.plan = plan
-        self.timed = np.flatnonzero((triples.stream >= 0) & ~triples.closes)
-        columns, _ = columns_of(plan, triples, mask, terms)
-        life = lives(plan.scheme, columns)[self.timed]
-        start = triples.start[self.timed]
-        self.last = float(start[-1]) if len(start) else 0.0
-        self.span = self.last - float(start[0]) if len(start) else 0.0
-        self.per_row = max(
-            1,
-            max(
-                (int(np.count_nonzero(plan.scheme.cache_roles & bits)) for bits in np.unique(mask)), default=1
-            ),
-        )
+    plan: Plan
+    triples: Triples
+    mask: np.ndarray
+    terms: Terms
+
+    @cached_property
+    def _lives(self) -> tuple[np.ndarray, np.ndarray]:
+        """When triples with a time start, and how long they are of use."""
+        timed = np.flatnonzero((self.triples.stream >= 0) & ~self.triples.closes)
+        columns, _ = columns_of(self.plan, self.triples, self.mask, self.terms)
+        return self.triples.start[timed], lives(self.plan.scheme, columns)[timed]
+
+    @property
+    def at_average(self) -> tuple[int, float, float]:
+        """How many triples there are, how long they are of use on average, and how long the stream is."""
+        start, life = self._lives
+        if not len(start):
+            return 0, 0.0, 0.0
+        whole = np.where(np.isfinite(life), life, start[-1] - start).sum()
+        return len(start), float(whole) / len(start), float(start[-1] - start[0])
+
+    @property
+    def peak(self) -> int:
+        """About the most tuples at any time, those of partial solutions apart."""
+        start, life = self._lives
         expiry = np.sort(start + np.maximum(life, 0.0))
         alive = np.arange(1, len(start) + 1) - np.searchsorted(expiry, start, side="left")
-        self.peak = self.per_row * int(alive.max(initial=1))
-        self.total_life = float(np.where(np.isfinite(life), life, self.last - start).sum())
-        widths = np.array([len(terms.term(i).text) for i in range(min(len(terms), 10_000))] or [0])
-        self.row_bytes = 64 + 8 * len(plan.ports) + 17 * len(plan.operands) + 3 * float(widths.mean())
-        self.rates = [int(np.count_nonzero(mask & bits)) for bits in plan.scheme.cache_roles]
+        roles = self.plan.scheme.cache_roles
+        per_row = max((int(np.count_nonzero(roles & bits)) for bits in np.unique(self.mask)), default=1)
+        return max(1, per_row) * int(alive.max(initial=1))
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Bytes of a triple that is held, its terms included."""
+        some = range(0, len(self.terms), max(1, len(self.terms) // 1_000))
+        widths = np.array([len(self.terms.term(i).text) for i in some] or [0])
+        return row_bytes(self.plan) + 3 * float(widths.mean())
+
+    @property
+    def rates(self) -> list[int]:
+        """How many triples go into each cache of single ones."""
+        return [int(np.count_nonzero(self.mask & bits)) for bits in self.plan.scheme.cache_roles]
 
 
-def _limits(budget: Budget, allocation: str, config: LinkedConfig, need: _Need) -> tuple[int, ...]:
-    """The budget as tuples of each pool."""
+def _limited(budget: Budget, allocation: str, config: LinkedConfig, need: _Need) -> LinkedConfig:
+    """The config with the budget as tuples of each pool."""
     caches = len(need.plan.scheme.degree)
     if isinstance(budget, Tuples):
         tuples = budget.n
     elif isinstance(budget, Fraction):
-        count = len(need.timed)
-        tuples = budget.tuples(count, need.total_life / count if count else 0.0, need.span)
+        tuples = budget.tuples(*need.at_average)
     else:
-        tuples = in_bytes(budget, config, need.plan, need.row_bytes)
+        config = in_bytes(budget, config, need.plan, need.row_bytes)
+        tuples = config.limits[0]
     least = 1 if allocation == "unified" else caches
     if tuples < max(least, 1):
         raise BudgetError(
             f"A query needs room for {least} tuple{'s' * (least > 1)} at least; {budget!r} is {tuples:,}."
         )
     if allocation == "unified" or caches == 1:
-        return (tuples,)
+        return dataclasses.replace(config, limits=(tuples,))
     weights = np.ones(caches)
     if allocation == "proportional":
         weights[: len(need.rates)] = np.maximum(need.rates, 1)
         weights[len(need.rates) :] = max(need.rates)
-    return tuple(int(share) for share in apportion(tuples, weights))
+    return dataclasses.replace(config, limits=tuple(int(share) for share in apportion(tuples, weights)))
 
 
-def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row_bytes: float) -> int:
-    """The most tuples whose tables, scores and rows a budget in bytes holds."""
+def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row: float) -> LinkedConfig:
+    """The config with the most tuples whose tables, scores, counts and rows a budget in bytes holds."""
+    policy = config.policy
+    policies: list[Policy | None] = [None]
+    if policy.counts_keys:
+        share = COUNT_SHARE / 2 if policy.chooses else COUNT_SHARE
+        config = dataclasses.replace(config, count_bytes=int(share * budget.n))
+    if policy.chooses:
+        config = dataclasses.replace(config, choosing_bytes=allowance_of(policy, budget.n))
+        policies = [*candidates_of(policy)]
 
-    if config.policy.counts_keys:
-        raise BudgetError(
-            f"{config.policy.name} counts keys exactly in stream queries, which no bytes bound; give "
-            "Tuples or Fraction."
-        )
+    def size(config: LinkedConfig, tuples: int, policies: list[Policy | None]) -> float:
+        limited = dataclasses.replace(config, limits=(tuples,))
+        built = max(bytes_of(*limited.build(plan, policy)) for policy in policies)
+        return built + (config.choosing_bytes or 0) + tuples * row
 
-    def size(tuples: int) -> float:
-        built = dataclasses.replace(config, limits=(tuples,)).build(plan)
-        return bytes_of(*built) + tuples * row_bytes
+    def most(config: LinkedConfig, policies: list[Policy | None]) -> int:
+        least = size(config, 1, policies)
+        per_tuple = (size(config, PROBE, policies) - least) / PROBE
+        tuples = max(1, int(1.2 * (budget.n - least) / per_tuple))
+        while tuples >= 1 and size(config, tuples, policies) > budget.n:
+            tuples = min(tuples - 1, int(tuples * 0.97))
+        return max(tuples, 0)
 
-    least = size(1)
-    per_tuple = (size(PROBE) - least) / PROBE
-    tuples = max(1, int(1.2 * (budget.n - least) / per_tuple))
-    while tuples >= 1:
-        if size(tuples) <= budget.n:
-            return tuples
-        tuples = min(tuples - 1, int(tuples * 0.97))
-    raise BudgetError(
-        f"{budget} is too little for {config.policy.name}; give at least {math.ceil(least)} bytes."
-    )
+    tuples = most(config, policies)
+    if tuples == 0 and policy.chooses:  # the first candidate may still fit in, alone
+        config, policies = dataclasses.replace(config, choosing_bytes=0), policies[:1]
+        tuples = most(config, policies)
+    if tuples == 0:
+        least = math.ceil(size(config, 1, policies))
+        raise BudgetError(f"{budget} is too little for {policy.name}; give at least {least} bytes.")
+    return dataclasses.replace(config, limits=(tuples,))
 
 
 def _unlimited(

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.contest import Choice
+
 
 @dataclass(frozen=True)
 class LinkedStats:
@@ -26,6 +28,7 @@ class LinkedStats:
     peak_tuples: int
     peak_bytes: int
     seconds: float  # without the reading of the input, the building of rows and the exact count
+    choice: Choice | None = None  # where the policy follows others
 
     @property
     def recall(self) -> float | None:

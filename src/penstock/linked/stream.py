@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.budget import Bytes, Tuples
+from penstock.contest import Choice
 from penstock.errors import BudgetError, ColumnError, SnapshotError
 from penstock.joins import snapshot as snapshots
-from penstock.kernels.linked_index import Index
-from penstock.kernels.stream import Expiry
 from penstock.linked.binding import masks_of
+from penstock.linked.caches import LinkedConfig
+from penstock.linked.chooser import row_bytes
 from penstock.linked.files import read_background
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import plan_of
 from penstock.linked.results import Known, project
 from penstock.linked.run import Options, check_options, in_bytes
 from penstock.linked.sharding import partition_variable, restricted
-from penstock.linked.state import LinkedConfig, LinkedOutput, LinkedState
+from penstock.linked.state import LinkedOutput, LinkedState
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples, triples_of
 
@@ -74,6 +75,7 @@ class QueryState:
             )
         self.budget: Tuples | Bytes = budget
         self.state: LinkedState | None = None
+        self.planned = options.rates is not None  # whether the rates are known that the plan goes by
         self.offsets = np.zeros(len(self.query.streams), np.int64)
         self.latest = -np.inf
 
@@ -81,7 +83,8 @@ class QueryState:
         self, streams: Mapping[str, Table], *, collect: bool = True, log: bool = False
     ) -> LinkedOutput:
         """Process a batch: a table for each stream, or for some of them."""
-        terms = Terms() if self.state is None else self.state.terms
+        before = self.state if self.planned else None  # as long as nothing has matched, all begins anew
+        terms = Terms() if before is None else before.terms
         names = [name for name in self.query.streams if name in streams]
         foreign = set(streams) - set(self.query.streams)
         if foreign or not names:
@@ -89,7 +92,7 @@ class QueryState:
                 f"A batch has tables for the streams {', '.join(self.query.streams)}; given: "
                 f"{', '.join(map(str, streams)) or 'none'}."
             )
-        background = [] if self.state is not None else read_background(self.query.background)
+        background = [] if before is not None else read_background(self.query.background)
         triples = triples_of(
             streams,
             names,
@@ -101,18 +104,29 @@ class QueryState:
             stamp_unit="us",
         )
         triples = self._numbered(triples, [self.query.streams.index(name) for name in names])
-        if self.state is None:
-            self.state = LinkedState(self._config(triples), terms)
-        mask = None
-        if self.options.shard is not None:
-            mask = masks_of(self.state.plan, triples, terms)
-            variable = partition_variable(self.query)
-            if variable is not None:
-                mask = restricted(self.query, variable, triples, mask, terms, self.options.shard)
-        out = self.state.process(triples, collect=collect, log=log, mask=mask)
-        if self.state.held is not None and len(self.state.held) > 2 * self.state.totals()["buffered"] + ROOM:
-            self.state.compact()
+        plan = plan_of(self.query, triples.scale) if before is None else before.plan
+        mask = masks_of(plan, triples, terms)
+        variable = partition_variable(self.query)
+        if self.options.shard is not None and variable is not None:
+            mask = restricted(self.query, variable, triples, mask, terms, self.options.shard)
+        if before is None:
+            self._begin(triples, mask, terms)
+        state = self.state
+        assert state is not None
+        out = state.process(triples, collect=collect, log=log, mask=mask)
+        if state.held is not None and len(state.held) > 2 * state.totals()["buffered"] + ROOM:
+            state.compact()
         return out
+
+    def _begin(self, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
+        """A fresh state, whose plan goes by the rates of the first batch in which anything matches."""
+        rates = self.options.rates
+        if rates is None:
+            rates = tuple(float(np.count_nonzero((mask >> i) & 1)) for i in range(len(self.query.patterns)))
+        empty, self.state = self.state, LinkedState(self._config(triples, rates), terms)
+        if empty is not None:
+            self.state.unmatched = empty.unmatched
+        self.planned = self.planned or bool((mask[triples.stream >= 0] != 0).any())
 
     def _numbered(self, triples: Triples, places: list[int]) -> Triples:
         """Rows numbered across batches, streams by their place in the query, and in order."""
@@ -132,7 +146,7 @@ class QueryState:
             self.latest = float(start.max())
         return Triples(**(vars(triples) | {"stream": stream, "row": row})).take(order)
 
-    def _config(self, triples: Triples) -> LinkedConfig:
+    def _config(self, triples: Triples, rates: tuple[float, ...] | None) -> LinkedConfig:
         options = self.options
         config = LinkedConfig(
             text=options.text,
@@ -140,21 +154,32 @@ class QueryState:
             policy=self.policy,
             limits=(1,),
             still=int(np.count_nonzero(triples.stream < 0)),
-            rates=options.rates,
+            rates=rates,
             gain=options.gain,
             seed=options.seed,
         )
-        tuples = self.budget.n
         if isinstance(self.budget, Bytes):
             plan = config.plan()
-            row_bytes = 64 + 8 * len(plan.ports) + 17 * len(plan.operands) + TEXT_BYTES
-            tuples = in_bytes(self.budget, config, plan, row_bytes)
-        return LinkedConfig(**(vars(config) | {"limits": (tuples,)}))
+            return in_bytes(self.budget, config, plan, row_bytes(plan) + TEXT_BYTES)
+        return replace(config, limits=(self.budget.n,))
 
     @property
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
         return {} if self.state is None else self.state.totals()
+
+    @property
+    def choice(self) -> Choice | None:
+        """Which policy runs and what the others are estimated to achieve, where a policy is followed.
+
+        >>> import penstock as ps
+        >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
+        >>> state = ps.StreamQuery.parse(text).start(budget="1000 tuples")
+        >>> out = state.process({"w": {"s": ["a"], "p": ["r"], "o": [5], "start": [0]}})
+        >>> state.choice.policy
+        'gdj'
+        """
+        return None if self.state is None else self.state.choice
 
     def empty(self) -> pa.Table:
         """A table of no rows."""
@@ -177,10 +202,11 @@ class QueryState:
         self.options, self.policy, self.budget = options, fresh.policy, fresh.budget
         if old is None or old.held is None:  # a query of one pattern holds nothing
             return True
+        old.chooser = None  # what only its small caches have is not needed any more
         old.compact()
         order = np.lexsort((old.held.row, old.held.stream, old.held.start))
         held = old.held.take(order)
-        self.state = LinkedState(self._config(held), old.terms)
+        self.state = LinkedState(self._config(held, old.config.rates), old.terms)
         self.state.process(held, collect=False, mask=old.held_mask[order])
         self.state.count_on_from(old)
         return True
@@ -188,41 +214,50 @@ class QueryState:
     def snapshot(self) -> bytes:
         """The whole state as bytes: what cached tuples refer to, and no more."""
         state = self.state
-        own = {"options": self.options, "offsets": self.offsets, "latest": self.latest}
+        own = {
+            "options": self.options,
+            "offsets": self.offsets,
+            "latest": self.latest,
+            "planned": self.planned,
+        }
         if state is None:
             return snapshots.pack(_EMPTY, None, None, own)
         state.compact()
         extra = own | {
-            "index": state.index._asdict() | {"k32": None},
-            "expiry": tuple(state.expiry.queue),
             "held": None if state.held is None else vars(state.held),
             "mask": state.held_mask,
             "terms": state.terms.stored,
             "counters": (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds),
         }
-        return snapshots.pack(state.config, state.store, state.policy, extra)
+        parts = state.caches.parts, state.chooser and state.chooser.parts
+        return snapshots.pack(state.config, None, parts, extra)
 
     @classmethod
     def restore(cls, data: bytes) -> QueryState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
-        config, store, policy, extra = snapshots.unpack(data, object, object)
+        config, _, parts, extra = snapshots.unpack(data, object, object)
         options = extra.get("options")
         if not isinstance(options, StreamOptions) or not isinstance(config, LinkedConfig | _Empty):
             raise SnapshotError("The snapshot is of another operator: it has no options of a query.")
         restored = cls(options)
-        restored.offsets, restored.latest = extra["offsets"], extra["latest"]
-        if isinstance(config, _Empty):
-            return restored
-        state = LinkedState.__new__(LinkedState)
-        state.config, state.plan, state.store, state.policy = config, config.plan(), store, policy
-        index = Index(**extra["index"])
-        state.index = index._replace(k32=index.k64.view(np.int32))
-        state.expiry = Expiry(_queue(extra["expiry"]))
-        state.held = None if extra["held"] is None else Triples(**extra["held"])
-        state.held_mask = extra["mask"]
-        state.terms = Terms.from_stored(extra["terms"])
-        state.late_dropped, state.single, state.matched, state.unmatched, state.seconds = extra["counters"]
-        state.ready()
+        try:
+            restored.offsets, restored.latest = extra["offsets"], extra["latest"]
+            restored.planned = extra["planned"]
+            if isinstance(config, _Empty):
+                return restored
+            caches, chooser = parts
+            state = LinkedState(config, Terms.from_stored(extra["terms"]))
+            if state.chooser is not None:
+                state.chooser.parts = chooser
+                state.caches.running = state.chooser.policy
+            state.caches.parts = caches
+            state.held = None if extra["held"] is None else Triples(**extra["held"])
+            state.held_mask = extra["mask"]
+            (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds) = extra[
+                "counters"
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise SnapshotError(f"The snapshot of a query cannot be read: {error!r}") from error
         restored.state = state
         return restored
 
@@ -241,9 +276,3 @@ class _Empty:
 
 _EMPTY = _Empty()
 _NOTHING = pa.table({name: pa.array([], pa.string()) for name in "spo"} | {"start": pa.array([], pa.int64())})
-
-
-def _queue(parts: tuple[Any, ...]) -> Any:
-    from penstock.kernels.queue import Queue
-
-    return Queue(*parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import hashlib
 import math
 import re
 from collections.abc import Iterable
@@ -44,6 +45,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?INF|NaN")
 _STAMP = re.compile(r"-?[0-9]{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
+_UNMARKED = -2
+_NUMBERS = {EXACT, DOUBLE}
+_MEASURED = {*_NUMBERS, BOOLEAN, TIME, NAIVE}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -261,6 +265,7 @@ class Terms:
         self._value: list[int] = []
         self._cached: Worth | None = None
         self._places: np.ndarray | None = None
+        self._marks = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._kind)
@@ -315,6 +320,29 @@ class Terms:
                 np.array(self._kind, np.int8), np.array(self._worth_of), np.array(self._value, np.int64)
             )
         return self._cached
+
+    def marks(self, numbers: np.ndarray) -> np.ndarray:
+        """Hashes of the values of terms, the same in every dictionary and process; -1: equal to nothing."""
+        if len(self._marks) < len(self):
+            more = np.full(len(self) - len(self._marks), _UNMARKED, np.int64)
+            self._marks = np.concatenate([self._marks, more])
+        asked = np.zeros(len(self), bool)
+        asked[numbers] = True
+        for number in np.flatnonzero(asked & (self._marks == _UNMARKED)).tolist():
+            self._marks[number] = self._mark(number)
+        return self._marks[numbers]
+
+    def _mark(self, number: int) -> int:
+        if self._value[number] < 0:
+            return -1
+        stored, kind = self._terms[number], self._kind[number]
+        if kind in _MEASURED:
+            amount = value_of(stored).key[1] if isinstance(stored, Term) else stored
+            amount = int(amount) if amount == amount // 1 else amount
+            text = f"{'' if kind in _NUMBERS else kind} {amount!r}"
+        else:
+            text = f"{stored.form} {stored.datatype} {stored.language} {stored.text}"
+        return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest())
 
     def places(self) -> np.ndarray:
         """The place of each string in their order, 0 for other terms."""

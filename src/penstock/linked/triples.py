@@ -67,6 +67,12 @@ class Triples:
     def __len__(self) -> int:
         return len(self.start)
 
+    @classmethod
+    def none(cls, scale: Scale) -> Triples:
+        """No triples at all."""
+        times, numbers = np.empty(0), np.empty(0, np.int64)
+        return cls(np.empty((0, 3), np.int64), times, times, numbers, numbers, np.empty(0, bool), scale)
+
     def take(self, which: np.ndarray) -> Triples:
         """Some of them.
 

@@ -21,7 +21,8 @@ class Auto(Policy):
     history of all keys. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
     quarter of a budget of bytes at most); where not even 16 tuples per candidate fit in there, the first
     candidate runs alone. A cache chooses in the same way, by hits, among `lru`, `lfu`, `prob`, `gdj` and
-    `clock-exp` unless other candidates are given.
+    `clock-exp` unless other candidates are given; a stream query among `gdj`, `prob` and `lru`, by a sample
+    of its triples.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
@@ -68,8 +69,8 @@ class Auto(Policy):
                     "nor a model, that are compiled, and that can manage one pool."
                 )
 
-    def among(self) -> list[Policy]:
-        """The candidates as policies.
+    def among(self, default: tuple[str, ...] = CANDIDATES) -> list[Policy]:
+        """The candidates as policies; where none were given, those that an operator has by default.
 
         >>> from penstock import policies
         >>> policies.Auto(candidates=("lru", "gdj:initial=0.5")).among()
@@ -77,7 +78,7 @@ class Auto(Policy):
         """
         from penstock.policies.registry import get
 
-        return [get(name) for name in self.candidates]
+        return [get(name) for name in (default if self.candidates == CANDIDATES else self.candidates)]
 
     def build(self, setting: Setting) -> Any:
         """The state of the first candidate; those of the others are built when they take over."""

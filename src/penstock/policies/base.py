@@ -42,6 +42,7 @@ class Setting:
     count_bytes: int | None = None  # under a byte budget: what key counts may take
     trace: Trace | None = None
     streams: int = 2
+    apart: bool = False  # every tuple has a key row to itself, which its operator counts for it
     partial: bool = False  # an arrival may match some tuples of a key and not others
     window: int = TIMED  # kind of window
     warmup: int = 0  # first steps whose results do not count
@@ -114,6 +115,11 @@ class Policy:
     def needs_whole_stream(self) -> bool:
         """Whether it must see all arrivals of a stream, not those of some keys only."""
         return False
+
+    @property
+    def queries(self) -> bool:
+        """Whether it is defined for stream queries: by default, if it is for joins of many streams."""
+        return self.many
 
     def build(self, setting: Setting) -> Any:
         """The mutable state for one operator."""

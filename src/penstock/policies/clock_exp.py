@@ -57,7 +57,7 @@ from penstock.kernels.fading import (
     take_log,
 )
 from penstock.kernels.hooks import enter, fetch, filed, leave, lowest, make_room, match_key, match_one, score
-from penstock.kernels.jit import jit, prefetch, rare
+from penstock.kernels.jit import jit, prefetch
 from penstock.kernels.layout import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
 from penstock.kernels.queue import Queue, file_again, file_newcomer, front, new_queue
 from penstock.kernels.recency import LAST, NEWER, NOTED, Recency, forget, new_recency, oldest, touch
@@ -243,7 +243,7 @@ def _match_key(policy, store, entry, side, arrival):
             begin_log(policy.logs, log, step)
 
 
-@rare
+@jit
 def _settle(policy, store, row, pool):
     """Bring the scores of a key's tuples up to its last match."""
     log = policy.recency.rows[row, NOTED]
@@ -281,7 +281,7 @@ def _due(policy, cell, pool):
     return policy.cells.words[cell, VISIT] + (rounds - 1) * policy.ring.size[pool]
 
 
-@rare
+@jit
 def _dissolve(policy, store, row, pool):
     """File the tuples of a key one by one, those that the queue does not have already."""
     _settle(policy, store, row, pool)

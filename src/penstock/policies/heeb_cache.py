@@ -54,7 +54,7 @@ from penstock.kernels.cache import (
 )
 from penstock.kernels.first import MOST_POINTS, build_first, first_benefit, first_directly
 from penstock.kernels.fitting import SMALLEST, fit, follow_level
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.offsets import (
     COLUMNS,
     EDGE,
@@ -300,7 +300,7 @@ def _offset(policy, value, last, time):
     return value - last
 
 
-@rare
+@jit
 def _learn(policy, cache):
     """Fit a model to the last requests, and file the entries by it."""
     shares, outlook, counters = policy.shares, policy.outlook, policy.counters
@@ -344,7 +344,7 @@ def _learn(policy, cache):
     _refile(policy, cache)
 
 
-@rare
+@jit
 def _step_of(values):
     """What all values are multiples of: 1 if they are whole, a fraction of it if not."""
     for step in (1.0, 0.5, 0.25, 0.1, 0.05, 0.01):
@@ -359,7 +359,7 @@ def _step_of(values):
     return 0.001
 
 
-@rare
+@jit
 def _coarsen(policy, values):
     """Let a walk with large steps be one in larger units: what counts is where they are."""
     outlook = policy.outlook
@@ -377,7 +377,7 @@ def _coarsen(policy, values):
     fill_noise(outlook, 0, outlook.par[0, A], max(sd, 0.1))
 
 
-@rare
+@jit
 def _bring_up(policy, values, first):
     """Let the histogram fade and adapt, and take the noise from it; another form begins anew."""
     counters, outlook, buckets = policy.counters, policy.outlook, policy.buckets
@@ -402,7 +402,7 @@ def _bring_up(policy, values, first):
     noise_from(buckets, np.float64(counters[HIGH]), outlook, 0)
 
 
-@rare
+@jit
 def _refile(policy, cache):
     """File all entries anew."""
     heap = policy.heap

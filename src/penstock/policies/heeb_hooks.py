@@ -31,7 +31,7 @@ from penstock.kernels.benefit import (
 )
 from penstock.kernels.fitting import fit, fit_is_due
 from penstock.kernels.hooks import arrive, before_tick, enter, filed, leave, lowest, newcomer, open_key, score
-from penstock.kernels.jit import jit, rare
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
     ARRIVAL,
     BASE,
@@ -221,7 +221,7 @@ def _begin(policy, now):
     policy.moments[BEGAN] = now
 
 
-@rare
+@jit
 def _learn(policy, store, stream):
     """Fit a model to the last values of a stream."""
     seen, room = policy.seen[stream], np.int64(policy.history.shape[1])
@@ -244,7 +244,7 @@ def _offset(policy, r, value, last, time):
     return value - last
 
 
-@rare
+@jit
 def _bring_up(policy, r, values, first):
     """Let the histogram of a stream fade and adapt, and take the noise from it; a new form begins anew."""
     counters, kind = policy.counters, policy.outlook.kind[r]
@@ -269,7 +269,7 @@ def _bring_up(policy, r, values, first):
     noise_from(buckets, np.float64(counters[HIGH + r]), policy.outlook, r)
 
 
-@rare
+@jit
 def _revive(policy, store):
     """Under another model there may be hope again."""
     for pool in range(policy.length.shape[0]):
@@ -279,7 +279,7 @@ def _revive(policy, store):
             slot, _ = front(policy.hopeless, policy.hopeless.queue, store, pool)
 
 
-@rare
+@jit
 def _reweigh(policy, r):
     """Set the weights to the present alpha and rates, where they are exponential, and build the tables."""
     outlook = policy.outlook
@@ -294,7 +294,7 @@ def _reweigh(policy, r):
     build(outlook, r)
 
 
-@rare
+@jit
 def _observe(policy):
     """Let alpha follow the average lifetime of those that left, if that has changed by a tenth."""
     moments = policy.moments

@@ -9,8 +9,8 @@ import numpy as np
 
 from penstock.kernels.counts import Counts, count_key, counted, reserve
 from penstock.kernels.history import count_from_history
-from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key
-from penstock.kernels.kinetic import Tournament, champion, enrol, line_score, new_tournament
+from penstock.kernels.hooks import arrive, changed, enter, leave, lowest, newcomer, open_key
+from penstock.kernels.kinetic import Tournament, champion, enrol, line_score, new_tournament, worth
 from penstock.kernels.layout import (
     ARRIVAL,
     COUNT,
@@ -18,9 +18,9 @@ from penstock.kernels.layout import (
     HEAD,
     KEY,
     NEXT,
+    SIDE,
     STREAM,
     USE,
-    lifetime,
 )
 from penstock.kernels.scholar import Scholar
 from penstock.policies.base import Policy, Setting
@@ -65,9 +65,13 @@ class Life(Policy):
 
     def build(self, setting: Setting) -> LifeState:
         """Empty tournaments and counts."""
-        return LifeState(
-            new_tournament(setting.total + 2, setting.time_dtype, setting.streams), key_counts(setting)
-        )
+        sides = (0,) * setting.streams if setting.apart else (0, 1)
+        return LifeState(new_tournament(setting.total + 2, setting.time_dtype, sides), key_counts(setting))
+
+    @property
+    def queries(self) -> bool:
+        """It is: the context of a query tells how long a tuple can be of use."""
+        return True
 
     def reserve(self, state: LifeState, arrivals: int) -> LifeState:
         """Let the exact counts grow."""
@@ -106,26 +110,33 @@ def _open_key(policy, store, entry):
 @enter.on(LifeState)
 def _enter(policy, store, slot):
     entry, stream = store.t32[slot, ENTRY], store.t32[slot, STREAM]
-    if store.k32[entry, HEAD + stream] == slot:
+    origin = policy.tournament.origin
+    if origin[1] == 0 and store.clock[stream] > -np.inf:
+        origin[0], origin[1] = store.clock[stream], 1
+    if store.k32[entry, HEAD + store.t32[slot, SIDE]] == slot:
         enrol(policy.tournament, store, stream, entry)
+
+
+@changed.on(LifeState)
+def _changed(policy, store, slot):
+    enrol(policy.tournament, store, store.t32[slot, STREAM], store.t32[slot, ENTRY])
 
 
 @leave.on(LifeState)
 def _leave(policy, store, slot):
     """The key's line is that of the next younger tuple from now on, or none."""
-    entry, stream = store.t32[slot, ENTRY], store.t32[slot, STREAM]
-    if store.k32[entry, HEAD + stream] == slot:
-        store.k32[entry, HEAD + stream] = store.t32[slot, NEXT]
-        store.k32[entry, COUNT + stream] -= 1
+    entry, stream, side = store.t32[slot, ENTRY], store.t32[slot, STREAM], store.t32[slot, SIDE]
+    if store.k32[entry, HEAD + side] == slot:
+        store.k32[entry, HEAD + side] = store.t32[slot, NEXT]
+        store.k32[entry, COUNT + side] -= 1
         enrol(policy.tournament, store, stream, entry)
-        store.k32[entry, HEAD + stream] = slot
-        store.k32[entry, COUNT + stream] += 1
+        store.k32[entry, HEAD + side] = slot
+        store.k32[entry, COUNT + side] += 1
 
 
 @newcomer.on(LifeState)
 def _newcomer(policy, store, stream, entry):
-    left = lifetime(store, stream, store.entering[0])
-    return np.float64(store.k64[entry, USE + stream]) * np.float64(left)
+    return worth(store, stream, store.k64[entry, USE + stream], store.entering[0])
 
 
 @lowest.on(LifeState)
@@ -135,7 +146,8 @@ def _lowest(policy, store, pool):
         if store.pool_of[stream] == pool:
             entry = champion(policy.tournament, store, stream)
             if entry != 0:
-                slot, value = store.k32[entry, HEAD + stream], line_score(store, stream, entry)
+                slot = store.k32[entry, HEAD + policy.tournament.side[stream]]
+                value = line_score(policy.tournament, store, stream, entry)
                 number = store.t64[slot, ARRIVAL]
                 if best == 0 or value < low or (value == low and number < arrival):
                     best, low, arrival = slot, value, number

@@ -108,7 +108,9 @@ class Prob(Policy):
 
 
 def key_counts(setting: Setting | CacheSetting) -> Counts:
-    """Exact counts, or a sketch where the memory for them is limited."""
+    """Exact counts, or a sketch where the memory for them is limited; the least where others count."""
+    if getattr(setting, "apart", False):
+        return new_sketch(1)
     if setting.count_bytes is None:
         return new_counts()
     return new_sketch(max(1, setting.count_bytes // sketch_bytes_per_key()))

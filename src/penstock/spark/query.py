@@ -50,7 +50,7 @@ def stream_query(
     streams: Mapping[str, DataFrame],
     *,
     budget: Any,
-    policy: Any = "clock",
+    policy: Any = "auto",
     lateness: Any = "0 seconds",
     buckets: int | None = None,
     object: str = "literal",
@@ -74,7 +74,8 @@ def stream_query(
         How many states the work is cut into, by the value of a variable that all patterns have; by default
         the shuffle partitions, and one if there is no such variable.
     name
-        Of the observed metrics: triples, late, skipped, results, evicted and held.
+        Of the observed metrics: triples, late, skipped, results, evicted and held; and `choices`, where the
+        policy follows others: per bucket, which one runs since when, and what each is estimated to achieve.
 
     Returns
     -------
@@ -137,8 +138,10 @@ def stream_query(
     sums = [
         F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
         for counter in asdict(Figures())
+        if counter != "choice"
     ]
-    rows = parcels.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    choices = F.collect_list(F.get_json_object(FIGURES, "$.choice")).alias("choices")
+    rows = parcels.observe(name, *sums, choices).filter(F.col(ROWS).isNotNull()).select(ROWS)
     found = rows.mapInArrow(unpacker(fields, {}), fields)
     return found.dropDuplicates() if query.query.distinct else found
 
@@ -257,6 +260,7 @@ def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
     )
     state.process(dict.fromkeys(query.streams, empty))
     assert state.state is not None
+    state.state.warm()
     warn_unbounded(state.state.plan, budget)
 
 
@@ -286,9 +290,11 @@ def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         querier, total = None, Figures()
 
-        def told(done: Querier) -> None:
+        def told(done: Querier) -> pa.RecordBatch:
             total.evicted += done.figures.evicted
             total.held += done.figures.held
+            said = json.dumps({"choice": done.figures.choice})
+            return to_batch(parcel_fields(None), **{FIGURES: said})
 
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -299,7 +305,7 @@ def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
                     continue
                 if querier is None or bucket[first] != querier.spec.bucket:
                     if querier is not None:
-                        told(querier)
+                        yield told(querier)
                     querier = Querier(replace(spec, bucket=int(bucket[first])))
                 tables = querier.ordered(table.slice(first, last - first).drop_columns([BUCKET]))
                 total.triples += last - first
@@ -307,7 +313,7 @@ def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
                 for blob in blobs_of(tables):
                     yield to_batch(parcel_fields(None), **{ROWS: blob})
         if querier is not None:
-            told(querier)
+            yield told(querier)
         yield to_batch(parcel_fields(None), **{FIGURES: json.dumps(asdict(total))})
 
     return run

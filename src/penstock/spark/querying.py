@@ -7,7 +7,7 @@ come as Arrow tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,7 @@ class Figures:
     state_read: int = 0  # bytes
     state_written: int = 0
     replayed: int = 0  # batches
+    choice: dict[str, Any] | None = None  # which policy runs, where one is followed; not a counter
 
 
 class _Dealer:
@@ -247,6 +248,7 @@ class Querier:
         self.figures.results += 0 if found is None else found.num_rows
         self.figures.evicted += self.state.totals["evicted"] - before
         self.figures.held = self.state.totals["buffered"]
+        self.figures.choice = None if self.state.choice is None else asdict(self.state.choice)
         return [as_texts(found, set(self.state.query.time_variables))] if found else []
 
     def adapt(self) -> bool:
