@@ -196,7 +196,7 @@ class WindowJoin:
         row_bytes: float = 64.0,
         lateness: Any = None,
         sketch_bytes: int = 1 << 16,
-        numeric: bool = False,
+        numeric: bool = True,
     ) -> JoinState:
         """A state that takes arrivals batch by batch, for streams without an end.
 
@@ -207,8 +207,10 @@ class WindowJoin:
         Arrivals must come in order of time unless `lateness` is given, a span or one per stream: then each
         stream has its own progress, which stays that far behind its largest time, late arrivals are
         welcome, and the number of exact results is estimated from a sketch of `sketch_bytes` (see
-        `StreamState`). `numeric=True` says that keys are numbers whose order has a meaning, such as prices:
-        `learned` and `auto` then look at how near they are to each other.
+        `StreamState`).
+
+        Keys are whole numbers, and `learned` and `auto` look at how near they are to each other;
+        `numeric=False` says that they are codes, whose order means nothing.
 
         >>> import penstock as ps
         >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
