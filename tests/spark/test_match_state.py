@@ -25,7 +25,7 @@ from penstock.spark.match import MatchProcessor
 from penstock.spark.matcher import Matcher, MatchSpec
 from penstock.spark.pack import REGISTER, from_blob, to_blob
 from tests.spark.conftest import write_files
-from tests.spark.support import committed, python_workers
+from tests.spark.support import begun, committed, python_workers
 from tests.spark.test_kill import run_with_kills
 from tests.spark.test_match import TEXT, TRAILING, events, pairs
 from tests.spark.test_state import Handle
@@ -141,7 +141,9 @@ def check(spark: Any, folder: Path, files: int, rows: int, kills: int, longest: 
     print(f"seed {seed}")
     inside = run_with_kills(folder / "killed", plan, kills, longest, seed)
     assert inside >= 1
-    assert committed(Path(plan["checkpoint"])) == files
+    # Killed between the log of its source and its own, Spark reads the files of both in one batch.
+    checkpoint = Path(plan["checkpoint"])
+    assert files - kills <= committed(checkpoint) == begun(checkpoint) <= files
     got = spark.read.parquet(plan["output"]).toPandas()  # what was committed, not what a kill left behind
     assert pairs(got) == pairs(ps.Pattern.parse(TEXT).run(frame).matches.to_pandas())
 
