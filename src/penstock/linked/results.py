@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from penstock.linked.nodes import Expression, Var
@@ -85,8 +86,8 @@ def natural(column: Column, terms: Terms) -> pa.Array:
     """
     named = column.term >= 0
     if named.all() and len(named):
-        distinct, places = np.unique(column.term, return_inverse=True)
-        return _array([terms.natives(code) for code in distinct.tolist()]).take(pa.array(places.ravel()))
+        places, distinct = pd.factorize(column.term)
+        return _array([terms.natives(code) for code in distinct.tolist()]).take(pa.array(places))
     values: list[Any] = []
     for kind, number, term in zip(
         column.kind.tolist(), column.number.tolist(), column.term.tolist(), strict=True

@@ -122,9 +122,9 @@ class _Dealer:
             return rows, np.zeros(len(rows), np.int64)
         mask = np.where(triples.closes, (1 << len(self.query.patterns)) - 1, mask)
         roles = role_buckets(self.query, self.variable, triples, mask, terms, self.spec.buckets)
-        pairs = np.stack([np.tile(triples.row, len(roles)), roles.ravel()], axis=1)
-        pairs = np.unique(pairs[pairs[:, 1] >= 0], axis=0)
-        return pairs[:, 0], pairs[:, 1]
+        # As one number each: to sort pairs takes ten times as long.
+        pairs = np.unique((triples.row * self.spec.buckets + roles)[roles >= 0])
+        return np.divmod(pairs, self.spec.buckets)
 
 
 def _usable(table: pa.Table, spec: QuerySpec) -> pa.Table:
