@@ -30,3 +30,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "CERTAIN", 0.0)
     monkeypatch.setattr(contest, "AGREED", 0.0)
     monkeypatch.setattr(contest, "FADE", 0.3)
+    monkeypatch.setattr(contest, "WATCHED", 5)
+    monkeypatch.setattr(contest, "PAUSE", 3)
+    monkeypatch.setattr(contest, "BETWEEN", 2)

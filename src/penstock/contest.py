@@ -20,6 +20,9 @@ CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs di
 GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
+WATCHED = 24  # epochs before the first pause, and after a change; pauses are for fresh samples
+PAUSE = 14  # epochs of a pause
+BETWEEN = 6  # epochs between two pauses whose results count; in the one before them caches fill again
 SHARE = 0.05  # of the memory, for the small ones together
 LEAST = 16  # tuples of a small one, unless the real one has fewer
 COUNTS = 0.3  # of a small one's memory, for its key counts
@@ -55,6 +58,9 @@ class Contest:
     ...     leader = contest.after(512)
     >>> leader, contest.running
     (1, 0)
+
+    By a sample that is not the same all the time (`fresh`), policies are compared rather than keys. Such a
+    contest pauses again and again: small caches that took every arrival would take as long as the real one.
     """
 
     def __init__(
@@ -70,6 +76,12 @@ class Contest:
         self.grouped = np.zeros((candidates, GROUPS))  # the same, faded, over all
         self.ahead = np.zeros((candidates, 2))  # of the one that runs, faded: the sum and the sum of squares
         self.weight = 0.0
+        self.phase, self.epochs_left = "watching", WATCHED
+
+    @property
+    def pausing(self) -> bool:
+        """Whether candidates need not be tried at present."""
+        return self.phase == "pausing"
 
     @property
     def left(self) -> int:
@@ -90,16 +102,36 @@ class Contest:
         self.arrivals += arrivals
         if self.arrivals < self.due:
             return None
+        leader = self._compared() if self.phase == "watching" else None
         self.due = (self.arrivals // self.epoch + 1) * self.epoch
         if self.epoch < self.longest:
             self.epoch = min(self.epoch + self.epoch // 8, self.longest)
             self.due = self.arrivals + self.epoch
+        self.gained = np.zeros_like(self.gained)
+        if self.fresh and leader is None:
+            self._next_phase()
+        return leader
+
+    def _next_phase(self) -> None:
+        """An epoch, or a whole pause, is over."""
+        self.epochs_left -= 1
+        if self.epochs_left > 0:
+            return
+        if self.phase == "watching":
+            self.phase, self.epochs_left = "pausing", 1
+            self.due = self.arrivals + PAUSE * self.epoch
+        elif self.phase == "pausing":
+            self.phase, self.epochs_left = "filling", 1
+        else:
+            self.phase, self.epochs_left = "watching", BETWEEN
+
+    def _compared(self) -> int | None:
+        """The candidate to change to, by the results up to the end of this epoch."""
         gained = self.gained.sum(axis=1)
         ahead = gained - gained[self.running]
         self.ahead = FADE * self.ahead + np.stack([ahead, ahead**2], axis=1)
         self.weight = FADE * self.weight + 1.0
         self.grouped = FADE * self.grouped + self.gained
-        self.gained = np.zeros_like(self.gained)
         self.rested += 1
         results = self.grouped.sum(axis=1)
         leader = int(np.argmax(results))
@@ -132,6 +164,7 @@ class Contest:
         """This candidate is followed from now on."""
         self.running, self.since, self.rested = leader, self.arrivals, 0
         self.switches += 1
+        self.phase, self.epochs_left = "watching", WATCHED
         self.ahead[:] = 0.0
         self.weight = 0.0
 

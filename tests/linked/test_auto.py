@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.kernels.layout import STEPS
 from penstock.linked.settle import settled
 from penstock.linked.state import LinkedState
 from penstock.linked.stream import QueryState
@@ -113,6 +114,36 @@ def test_a_restored_state_chooses_alike(text: str) -> None:
         assert copy.choice is not None
         changed += copy.choice.switches
     assert changed > 0
+
+
+def regimes(n: int) -> pd.DataFrame:
+    """First the same few of many objects come again and again, then each object comes in a burst of its own."""
+    rng = np.random.default_rng(4)
+    popular = np.where(rng.random(n) < 0.5, rng.integers(0, 15, n), 1_000 + rng.integers(0, 5_000, n))
+    bursts = 10_000 + np.arange(n) // 8
+    return pd.DataFrame(
+        {
+            "s": [f"s{i}" for i in rng.integers(0, 99, 2 * n)],
+            "p": rng.choice(["p", "q"], 2 * n),
+            "o": np.concatenate([popular, bursts]),
+            "start": np.arange(2 * n),
+            "end": np.arange(2 * n) + 300,
+        }
+    )
+
+
+def test_a_contest_pauses_and_still_notices_another_regime() -> None:
+    n = 40_000
+    table, state = regimes(n), started("auto:candidates=lru/prob", budget=ps.Tuples(60))
+    state.process({"w": table.iloc[:n]}, collect=False)
+    chooser = _inside(state).chooser
+    assert chooser is not None
+    assert (state.choice.policy, state.choice.switches) == ("prob", 1)
+    seen = [int(caches.store.meta[STEPS]) for caches in chooser.small]
+    assert max(seen) < 0.5 * n
+    state.process({"w": table.iloc[n:]}, collect=False)
+    assert state.choice.policy == "lru"
+    assert state.choice.since < 1.4 * n
 
 
 @pytest.mark.parametrize("policy", ["lru", "prob", "life"])

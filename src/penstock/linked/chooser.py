@@ -102,9 +102,14 @@ class QueryChooser(Follower[Policy]):
         if start == stop:
             return None
         for i, (caches, batch) in enumerate(zip(self.small or (), batches, strict=True)):
-            findings = Findings(len(self.plan.order), stop - start)
-            caches.run(cut(batch, start, stop), findings, 0, stop - start)
-            self.contest.tally(i, findings.out.counts.sum())
+            part = cut(batch, slice(start, stop))
+            if self.contest.pausing:  # facts end all the same
+                part = cut(part, np.flatnonzero(part.closes >= 0))
+            arrivals = len(part.arrivals)
+            if arrivals:
+                findings = Findings(len(self.plan.order), arrivals)
+                caches.run(part, findings, 0, arrivals)
+                self.contest.tally(i, findings.out.counts.sum())
         return self.led(stop - start)
 
     def warm(self, batch: LinkedBatch) -> None:
@@ -136,11 +141,10 @@ class QueryChooser(Follower[Policy]):
                 caches.parts = parts
 
 
-def cut(batch: LinkedBatch, start: int, stop: int) -> LinkedBatch:
+def cut(batch: LinkedBatch, which: slice | np.ndarray) -> LinkedBatch:
     """Some of the arrivals of a batch."""
-    return batch._replace(
-        arrivals=batch.arrivals[start:stop], closes=batch.closes[start:stop], kept=batch.kept[start:stop]
-    )
+    closes = batch.closes[which] if len(batch.closes) else batch.closes
+    return batch._replace(arrivals=batch.arrivals[which], closes=closes, kept=batch.kept[which])
 
 
 def allowance(config: LinkedConfig, plan: Plan, policies: list[Policy]) -> float:
