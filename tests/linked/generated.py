@@ -122,11 +122,15 @@ def query(random: Random, patterns: int, alike: bool = False) -> str:
 
 
 def as_sparql(query: Any) -> str:
-    """The query over rows with ids: shared variables written apart, and compared by value."""
+    """The query over rows with ids: shared variables written apart, and compared by value.
+
+    A store of pyoxigraph does not keep how a number was written, so that texts of terms are columns too.
+    """
     lines, first, equal = [], {}, []
     for i, pattern in enumerate(query.patterns):
+        texts = " ; ".join(f"<text:{name}> ?p{i}_{at}_text" for at, name in enumerate("spo"))
         lines.append(
-            f"?r{i} <row:s> ?p{i}_0 ; <row:p> ?p{i}_1 ; <row:o> ?p{i}_2 ; "
+            f"?r{i} <row:s> ?p{i}_0 ; <row:p> ?p{i}_1 ; <row:o> ?p{i}_2 ; {texts} ; "
             f"<row:t> ?{pattern.start} ; <row:e> ?{pattern.end} ."
         )
         for position, part in enumerate(pattern.triple):
@@ -141,6 +145,7 @@ def as_sparql(query: Any) -> str:
     text = " ".join(lines) + " ".join(f" FILTER ({condition})" for condition in conditions)
     for name, here in sorted(first.items(), key=lambda item: -len(item[0])):
         text = _renamed(text, name, here)
+    text = re.sub(r"str\(\?(\w+)\)", r"?\1_text", text)
     rows = " ".join(f"?r{i}" for i in range(len(query.patterns)))
     return f"PREFIX xsd: <{XSD}> SELECT {rows} WHERE {{ {text} }}"
 

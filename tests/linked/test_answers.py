@@ -14,6 +14,7 @@ import pytest
 import penstock as ps
 from penstock.linked import UnboundedContextWarning
 from penstock.linked.parser import parse_query
+from penstock.linked.terms import parse_term
 from tests.linked import generated
 from tests.oracles import linked as oracle
 
@@ -33,6 +34,7 @@ def sparql_answers(query, table: pd.DataFrame) -> Counter:
         start, end = row.start, getattr(row, "end", row.start)
         for name, term in (("s", row.s), ("p", row.p), ("o", row.o)):
             lines.append(f"<row:{i}> <row:{name}> {term} .")
+            lines.append(f'<row:{i}> <text:{name}> "{parse_term(term).text}" .')
         for name, time in (("t", start), ("e", end)):
             lines.append(f'<row:{i}> <row:{name}> "{time}"^^<{generated.XSD}integer> .')
     store.load("\n".join(lines).encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
