@@ -121,6 +121,15 @@ def query(random: Random, patterns: int, alike: bool = False) -> str:
     return f"SELECT * FROM STREAM w WHERE {{ {body} }}" + (f" CONTEXT ({joined})" if conditions else "")
 
 
+def tree(random: Random, patterns: int) -> Any:
+    """One of the ways to join so many patterns."""
+    parts: list[Any] = list(range(patterns))
+    while len(parts) > 1:
+        one, other = (parts.pop(random.randrange(len(parts))) for _ in range(2))
+        parts.append((one, other))
+    return parts[0]
+
+
 def as_sparql(query: Any) -> str:
     """The query over rows with ids: shared variables written apart, and compared by value.
 

@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from random import Random
 
-import numpy as np
 import pandas as pd
 import pyoxigraph
 import pytest
@@ -49,16 +48,17 @@ def check(seed: int, patterns: int, rows: int) -> None:
     text = generated.query(random, patterns, alike=random.random() < 0.5)
     table = generated.stream(random, rows, facts=random.random() < 0.7)
     query = parse_query(text)
-    found = answers_of(text, table)
+    joins = generated.tree(random, patterns) if random.random() < 0.7 else None
+    found = answers_of(text, table, joins=joins)
     expected = oracle.answers(query, generated.triples_of(table))
     assert found == expected, f"{seed}: {text}"
     assert found == sparql_answers(query, table), f"{seed}: {text}"
 
 
-@pytest.mark.parametrize("patterns", [1, 2, 3])
+@pytest.mark.parametrize("patterns", [1, 2, 3, 4])
 def test_answers(patterns: int) -> None:
-    for seed in range({1: 15, 2: 60, 3: 25}[patterns]):
-        check(seed, patterns, {1: 20, 2: 25, 3: 12}[patterns])
+    for seed in range({1: 15, 2: 60, 3: 25, 4: 25}[patterns]):
+        check(seed, patterns, {1: 20, 2: 25, 3: 12, 4: 8}[patterns])
 
 
 @pytest.mark.soak
@@ -71,10 +71,11 @@ def test_many_answers(patterns: int) -> None:
 def test_batches_change_nothing() -> None:
     random = Random(3)
     for _ in range(10):
-        text = generated.query(random, random.choice([2, 3]), alike=True)
+        text = generated.query(random, random.choice([2, 3, 4]), alike=True)
         table = generated.stream(random, 30, facts=True)
-        whole = answers_of(text, table, budget=ps.Tuples(6), policy="lru", exact=False)
-        state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(6), policy="lru", rates=_rates(text, table))
+        joins = generated.tree(random, len(parse_query(text).patterns))
+        whole = answers_of(text, table, budget=ps.Tuples(6), policy="lru", exact=False, joins=joins)
+        state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(6), policy="lru", joins=joins)
         found: Counter = Counter()
         at = 0
         while at < len(table):
@@ -102,23 +103,9 @@ def test_streams_order_their_joins_by_the_first_batch_that_matches() -> None:
         outs = [one.process({"w": table}) for table in (nothing, nothing, first)]
         one = type(one).restore(one.snapshot())
         assert one.state is not None
-        assert one.state.plan.order == [2, 1, 0]
+        assert one.state.plan.tree == ((2, 1), 0)
         outs.append(one.process({"w": later}))
         found.append([out.solutions.tolist() for out in outs])
         assert one.totals["triples"] == 17
     assert found[0] == found[1]
     assert len(found[0][2]) == 6
-
-
-def _rates(text: str, table: pd.DataFrame) -> list[float]:
-    """How many triples match each pattern, which decides the order of joins."""
-    from penstock.linked.binding import masks_of
-    from penstock.linked.plan import plan_of
-    from penstock.linked.terms import Terms
-    from penstock.linked.triples import triples_of
-
-    terms = Terms()
-    triples = triples_of({"w": table}, ["w"], terms)
-    plan = plan_of(parse_query(text), triples.scale)
-    mask = masks_of(plan, triples, terms)
-    return [float(np.count_nonzero((mask >> i) & 1)) for i in range(len(plan.order))]

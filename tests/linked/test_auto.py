@@ -117,7 +117,7 @@ def test_a_restored_state_chooses_alike(text: str) -> None:
 
 
 def regimes(n: int) -> pd.DataFrame:
-    """First the same few of many objects come again and again, then each object comes in a burst of its own."""
+    """First the same few of many objects come again and again, then each comes in a burst of its own."""
     rng = np.random.default_rng(4)
     popular = np.where(rng.random(n) < 0.5, rng.integers(0, 15, n), 1_000 + rng.integers(0, 5_000, n))
     bursts = 10_000 + np.arange(n) // 8

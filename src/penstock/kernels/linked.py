@@ -1,7 +1,7 @@
 """The driver of stream queries: triples in many roles, partial solutions in caches, one pool for all.
 
-A plan joins the patterns one after the other. Its caches are those of single triples, one for all patterns
-that are equal up to variable names, and those of partial solutions that wait for the next pattern. A triple
+A plan is a tree of joins. Its caches are those of single triples, one for all patterns that are equal up to
+variable names, and those of partial solutions that wait for the other side of a join. A triple
 is processed once, in all its roles: what is found goes to scratch memory first, so that an arrival for which
 the room does not suffice can be taken up again. As for joins of many streams, every cached tuple has the key
 row of its own number to itself, so that what a policy does to a key it does to this tuple.
@@ -145,8 +145,8 @@ def _drive(policy, store, index, expiry, scheme, batch, scratch, out, start):
 @jit
 def look_ahead(index, scheme, columns, arrivals, i):
     """Have the memory that the next arrivals will need on its way: first the bucket, then the key."""
-    if i + 6 < arrivals.shape[0] and scheme.right_port.shape[0] > 1:
-        port, ports = scheme.right_port[1], scheme.port_roles.shape[0]
+    if i + 6 < arrivals.shape[0] and scheme.port_of.shape[0] > 1:
+        port, ports = scheme.port_of[1, 1], scheme.port_roles.shape[0]
         prefetch(index.buckets, bucket_of(index, columns.leaf_key[port, arrivals[i + 6]] * ports + port))
         entry = index.buckets[bucket_of(index, columns.leaf_key[port, arrivals[i + 3]] * ports + port)]
         prefetch(index.k64, 8 * np.int64(entry))
@@ -235,9 +235,9 @@ def keep(policy, store, index, expiry, scheme, columns, scratch, out, row, kept)
             life = np.inf if still else leaf_life(scheme, columns, row, cache)
             admit(policy, store, index, expiry, scheme, columns, out, scratch.now, cache, stream, row, life)
     for at in range(scratch.ends[PENDING]):
-        step = scratch.step[at]
-        if step > 1 and (kept or scratch.via[at].any()):
-            cache = caches + step - 2
+        step = scratch.made[at]
+        if step > 0 and (kept or scratch.via[at].any()):
+            cache = caches + step - 1
             life = partial_life(scheme, columns, scratch.rows[at], step)
             admit(
                 policy, store, index, expiry, scheme, columns, out, scratch.rows[at], cache, cache, row, life

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.kernels.drive import PAIRS
 from penstock.kernels.jit import jit
 from penstock.kernels.layout import ROW, STEPS, WARMUP, find_key
-from penstock.kernels.linked_index import OLDEST, TALLYING, YOUNGER, left_key, place_of
+from penstock.kernels.linked_index import OLDEST, TALLYING, YOUNGER, place_of, side_key
 from penstock.kernels.programs import passes
 
 # Ends of the scratch memory.
@@ -24,9 +24,10 @@ STAMP = 6  # not an end: how often it was used
 class Scratch(NamedTuple):
     """What an arrival has found, until it is put into effect."""
 
-    rows: np.ndarray  # partial solutions
-    step: np.ndarray  # and what each waits for
-    via: np.ndarray  # the tuples that they were made with
+    rows: np.ndarray  # solutions with the arrival: the row of each pattern
+    made: np.ndarray  # and the step that has made each, 0: it is the arrival alone, in one of its roles
+    via: np.ndarray  # the tuples that they were made with, by step
+    span: np.ndarray  # which of them are of each pattern, and then of each step
     now: np.ndarray  # the solution at hand
     seen: np.ndarray  # per tuple: the last arrival that touched it
     share: np.ndarray  # per tuple: how much it has gained by it
@@ -39,8 +40,9 @@ def new_scratch(patterns: int, tuples: int, room: int) -> Scratch:
     """Scratch memory for arrivals that make up to so many partial solutions."""
     return Scratch(
         rows=np.zeros((room, patterns), np.int64),
-        step=np.zeros(room, np.int64),
+        made=np.zeros(room, np.int64),
         via=np.zeros((room, patterns), np.int64),
+        span=np.zeros((2 * patterns, 2), np.int64),
         now=np.zeros(patterns, np.int64),
         seen=np.full(tuples + 2, -1, np.int64),
         share=np.zeros(tuples + 2),
@@ -54,76 +56,98 @@ def new_scratch(patterns: int, tuples: int, room: int) -> Scratch:
 def find(store, index, scheme, conditions, columns, scratch, out, row):
     """Note all solutions that a triple completes, the partial ones too; False if the room is too small.
 
-    With x the triple, a step joins what x has made so far with the cached triples of the next pattern and
-    with x itself, and what is cached with x: every solution with x comes out once.
+    A step joins what the triple has made so far on one side with what is cached on the other, and what it has
+    made on both sides: every solution with it comes out once.
     """
-    ends, order = scratch.ends, scheme.order
+    ends, span, patterns = scratch.ends, scratch.span, scheme.partners.shape[0]
     ends[:STAMP] = 0
     ends[STAMP] += 1
     mask = columns.mask[row]
-    if (mask >> order[0]) & 1 != 0:
-        scratch.rows[0, order[0]] = row
-        scratch.step[0] = 1
-        scratch.via[0, :] = 0
-        ends[PENDING] = 1
-    now, first = scratch.now, np.int64(0)
-    ports = scheme.port_roles.shape[0]
-    for step in range(1, order.shape[0]):
-        after, pattern = ends[PENDING], order[step]
-        takes = (mask >> pattern) & 1 != 0
-        port = scheme.right_port[step]
-        for at in range(first, after):
-            key = left_key(scheme, columns, scratch.rows[at], step, row)
-            if key < 0:
-                continue
-            for i in range(step):
-                now[order[i]] = scratch.rows[at, order[i]]
-            entry = find_key(index, key * ports + port)
-            note_probe(index, scratch, key * ports + port)
-            slot = np.int64(index.k32[entry, OLDEST])
-            place = place_of(index, scheme, slot, port)
-            while slot != 0:
-                partner = store.t64[slot, ROW]
-                if (columns.mask[partner] >> pattern) & 1 != 0:
-                    now[pattern] = partner
-                    if passes(conditions, columns, now, step):
-                        if not note(store, scheme, scratch, out, step, at, slot):
-                            return False
-                slot = np.int64(index.links[slot, place, YOUNGER])
-            if takes and columns.leaf_key[port, row] == key:
-                now[pattern] = row
-                if passes(conditions, columns, now, step):
-                    if not note(store, scheme, scratch, out, step, at, 0):
-                        return False
-        if takes:
-            key = columns.leaf_key[port, row]
-            if key >= 0:
-                left = scheme.left_port[step]
-                entry = find_key(index, key * ports + left)
-                note_probe(index, scratch, key * ports + left)
-                slot = np.int64(index.k32[entry, OLDEST])
-                place = place_of(index, scheme, slot, left)
-                while slot != 0:
-                    if recall(store, scheme, index, columns, now, slot, step):
-                        now[pattern] = row
-                        if passes(conditions, columns, now, step):
-                            if not note(store, scheme, scratch, out, step, -1, slot):
-                                return False
-                    slot = np.int64(index.links[slot, place, YOUNGER])
-        first = after
+    for pattern in range(patterns):
+        at = ends[PENDING]
+        span[pattern, 0] = at
+        if (mask >> pattern) & 1 != 0:
+            scratch.rows[at, pattern] = row
+            scratch.made[at] = 0
+            scratch.via[at, :] = 0
+            ends[PENDING] = at + 1
+        span[pattern, 1] = ends[PENDING]
+    for step in range(1, patterns):
+        span[patterns + step, 0] = ends[PENDING]
+        left, right = place_of_side(scheme, step, 0), place_of_side(scheme, step, 1)
+        for at in range(span[left, 0], span[left, 1]):
+            key = side_key(scheme, columns, scratch.rows[at], step, 0)
+            if key >= 0 and not (
+                ask(store, index, scheme, conditions, columns, scratch, out, step, 0, at, key)
+                and pair(store, scheme, conditions, columns, scratch, out, step, at, right, key)
+            ):
+                return False
+        for at in range(span[right, 0], span[right, 1]):
+            key = side_key(scheme, columns, scratch.rows[at], step, 1)
+            if key >= 0 and not ask(
+                store, index, scheme, conditions, columns, scratch, out, step, 1, at, key
+            ):
+                return False
+        span[patterns + step, 1] = ends[PENDING]
     return True
 
 
 @jit
-def recall(store, scheme, index, columns, now, slot, step):
-    """Bring what a tuple on the left side consists of to hand; False if it has not the role."""
-    if step == 1:
-        row = store.t64[slot, ROW]
-        now[scheme.order[0]] = row
-        return (columns.mask[row] >> scheme.order[0]) & 1 != 0
-    for i in range(step):
-        now[scheme.order[i]] = index.members[slot, scheme.order[i]]
+def place_of_side(scheme, step, side):
+    """The row of `span` for one side of a step."""
+    part = scheme.side[step, side]
+    return part if part >= 0 else scheme.partners.shape[0] - part
+
+
+@jit
+def ask(store, index, scheme, conditions, columns, scratch, out, step, side, at, key):
+    """Note the solutions of a new partial one, on one side of a step, with what is cached on the other."""
+    port, ports = scheme.port_of[step, 1 - side], scheme.port_roles.shape[0]
+    entry = find_key(index, key * ports + port)
+    note_probe(index, scratch, key * ports + port)
+    slot = np.int64(index.k32[entry, OLDEST])
+    if slot == 0:
+        return True
+    now, other = scratch.now, scheme.side[step, 1 - side]
+    bring(scheme, scheme.side[step, side], scratch.rows[at], now)
+    place = place_of(index, scheme, slot, port)
+    while slot != 0:
+        fits = True
+        if other >= 0:
+            now[other] = store.t64[slot, ROW]
+            fits = (columns.mask[now[other]] >> other) & 1 != 0
+        else:
+            bring(scheme, other, index.members[slot], now)
+        if fits and passes(conditions, columns, now, step):
+            if not note(store, scheme, scratch, out, step, at, -1, slot):
+                return False
+        slot = np.int64(index.links[slot, place, YOUNGER])
     return True
+
+
+@jit
+def pair(store, scheme, conditions, columns, scratch, out, step, at, right, key):
+    """Note the solutions of a new partial one on the left side of a step with the new ones on the right."""
+    now = scratch.now
+    for other in range(scratch.span[right, 0], scratch.span[right, 1]):
+        if side_key(scheme, columns, scratch.rows[other], step, 1) == key:
+            bring(scheme, scheme.side[step, 0], scratch.rows[at], now)
+            bring(scheme, scheme.side[step, 1], scratch.rows[other], now)
+            if passes(conditions, columns, now, step):
+                if not note(store, scheme, scratch, out, step, at, other, 0):
+                    return False
+    return True
+
+
+@jit
+def bring(scheme, part, rows, now):
+    """Bring the rows of one side of a step to hand."""
+    if part >= 0:
+        now[part] = rows[part]
+        return
+    for pattern in range(now.shape[0]):
+        if (scheme.members[-part] >> pattern) & 1 != 0:
+            now[pattern] = rows[pattern]
 
 
 @jit
@@ -135,9 +159,9 @@ def note_probe(index, scratch, code):
 
 
 @jit
-def note(store, scheme, scratch, out, step, at, slot):
-    """Note the solution at hand, made from the partial one `at` (-1: none) with a tuple (0: the arrival)."""
-    ends, patterns = scratch.ends, scheme.order.shape[0]
+def note(store, scheme, scratch, out, step, at, other, slot):
+    """Note the solution at hand, made from a new partial one with another (-1: none) or a tuple (0: none)."""
+    ends, patterns, via = scratch.ends, scheme.partners.shape[0], scratch.via
     full = step == patterns - 1
     if full:
         if out.rows.shape[0] > 0 and store.meta[STEPS] >= store.meta[WARMUP]:
@@ -153,20 +177,20 @@ def note(store, scheme, scratch, out, step, at, slot):
         if place >= scratch.rows.shape[0]:
             ends[SHORT] = SHORT_SCRATCH
             return False
-        for i in range(step + 1):
-            scratch.rows[place, scheme.order[i]] = scratch.now[scheme.order[i]]
         for i in range(patterns):
-            scratch.via[place, i] = scratch.via[at, i] if at >= 0 else 0
-        scratch.via[place, step] = slot
-        scratch.step[place] = step + 1
+            scratch.rows[place, i] = scratch.now[i]
+            via[place, i] = via[at, i] if other < 0 else via[at, i] + via[other, i]  # of different steps
+        via[place, step] = slot
+        scratch.made[place] = step
         ends[PENDING] += 1
     gain = scheme.gain[0] if full else scheme.gain[1]
     if slot != 0:
         touch(scratch, slot, gain)
-    if at >= 0 and step > 1:
-        for i in range(1, step):
-            if scratch.via[at, i] != 0:
-                touch(scratch, scratch.via[at, i], gain)
+    for i in range(1, step):
+        if via[at, i] != 0:
+            touch(scratch, via[at, i], gain)
+        if other >= 0 and via[other, i] != 0:
+            touch(scratch, via[other, i], gain)
     return True
 
 

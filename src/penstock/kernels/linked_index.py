@@ -30,18 +30,24 @@ USED, LAST_USE, USES = 0, 1, 2  # matches, shares of them included; and the arri
 
 
 class Scheme(NamedTuple):
-    """A plan: the order of the patterns, the caches, and under which keys their tuples can be found."""
+    """A plan: a tree of joins, the caches, and under which keys their tuples can be found.
 
-    order: np.ndarray  # patterns in the order in which they are joined
+    The joins are steps, numbered from 1 so that each comes after those that make its sides; the last one
+    makes whole solutions. A side is a pattern, or minus the step that makes it.
+    """
+
+    side: np.ndarray  # per step: the left one and the right one
+    members: np.ndarray  # per step: the patterns that it joins, a bit each
+    waits: np.ndarray  # per step: the patterns of the other side that its solutions wait for
     cache_roles: np.ndarray  # per cache of single triples: the patterns that use it, a bit each
     degree: np.ndarray  # per cache: its ports
     port: np.ndarray  # cache, place -> port
     port_roles: np.ndarray  # the patterns for which a triple needs to be in a port
     port_step: np.ndarray  # of a port of partial solutions: the step they wait for
-    left_port: np.ndarray  # per step: where what has been joined so far is found
-    right_port: np.ndarray  # and where the triples of the pattern that is joined are
+    port_side: np.ndarray  # and on which side of it they are
+    port_of: np.ndarray  # per step and side: where its tuples are found
     key_size: np.ndarray  # per step: the variables of the key
-    key_part: np.ndarray  # step, variable -> pattern and position on the left side
+    key_part: np.ndarray  # step, side, variable -> pattern and position
     limit: np.ndarray  # pattern, other pattern, time -> how long after that time the other one may start
     partners: np.ndarray  # per pattern: those that can find it in its cache
     gain: np.ndarray  # what a full result and what a partial one adds to a score
@@ -78,7 +84,7 @@ def new_index(
     scheme: Scheme, tuples: int, counts: Counts, flags: dict[int, bool], tracking: bool = False
 ) -> Index:
     """Empty caches for so many tuples; tracking: with what each has been used for."""
-    places, patterns = scheme.port.shape[1], len(scheme.order)
+    places, patterns = scheme.port.shape[1], len(scheme.partners)
     keys = tuples * places + 2
     k64 = np.zeros((keys, 8), np.int64)
     meta = np.zeros(META, np.int64)
@@ -98,16 +104,15 @@ def new_index(
 
 
 @jit
-def left_key(scheme, columns, rows, step, row):
-    """The key under which a partial solution looks for the triples of the next pattern."""
-    if step == 1:
-        return columns.leaf_key[scheme.left_port[1], row]
-    if scheme.key_size[step] == 0:
-        return np.int64(0)
+def side_key(scheme, columns, rows, step, side):
+    """The key of a triple, or of a partial solution, on one side of a step."""
+    part = scheme.side[step, side]
+    if part >= 0:
+        return columns.leaf_key[scheme.port_of[step, side], rows[part]]
     key = np.int64(0)
     for i in range(scheme.key_size[step]):
-        part = scheme.key_part[step, i]
-        value = columns.mark[rows[part[0]], part[1]]
+        place = scheme.key_part[step, side, i]
+        value = columns.mark[rows[place[0]], place[1]]
         if value < 0:
             return np.int64(-1)
         key = value if i == 0 else mixed(key, value)
@@ -138,7 +143,7 @@ def port_key(scheme, columns, rows, port, leaf, row):
         if columns.mask[row] & scheme.port_roles[port] == 0:
             return np.int64(-1)
         return columns.leaf_key[port, row]
-    return left_key(scheme, columns, rows, scheme.port_step[port], row)
+    return side_key(scheme, columns, rows, scheme.port_step[port], scheme.port_side[port])
 
 
 @jit
@@ -234,7 +239,7 @@ def _relink(store, index, scheme, columns, slots):
     index.buckets[:] = 0
     index.meta[FREE_KEY] = 0
     index.meta[HIGH_KEY] = 0
-    rows = np.zeros(scheme.order.shape[0], np.int64)
+    rows = np.zeros(scheme.partners.shape[0], np.int64)
     for i in range(slots.shape[0]):
         slot = slots[i]
         leaf = index.cache[slot] < scheme.cache_roles.shape[0]

@@ -14,9 +14,9 @@ def leaf_life(scheme, columns, row, cache):
     """The last time at which a cached triple can meet a partner: in the best of its roles."""
     roles = columns.mask[row] & scheme.cache_roles[cache]
     latest = -np.inf
-    for pattern in range(scheme.order.shape[0]):
+    for pattern in range(scheme.partners.shape[0]):
         if (roles >> pattern) & 1 != 0:
-            for other in range(scheme.order.shape[0]):
+            for other in range(scheme.partners.shape[0]):
                 if (scheme.partners[pattern] >> other) & 1 != 0:
                     latest = max(latest, until(scheme, columns, row, pattern, other))
     return latest
@@ -24,11 +24,15 @@ def leaf_life(scheme, columns, row, cache):
 
 @jit
 def partial_life(scheme, columns, rows, step):
-    """The last time at which a triple can come that a partial solution waits for."""
-    latest = np.inf
-    for i in range(step):
-        pattern = scheme.order[i]
-        latest = min(latest, until(scheme, columns, rows[pattern], pattern, scheme.order[step]))
+    """The last time at which something can come that a partial solution waits for."""
+    latest, patterns = -np.inf, scheme.partners.shape[0]
+    for other in range(patterns):
+        if (scheme.waits[step] >> other) & 1 != 0:
+            soonest = np.inf
+            for pattern in range(patterns):
+                if (scheme.members[step] >> pattern) & 1 != 0:
+                    soonest = min(soonest, until(scheme, columns, rows[pattern], pattern, other))
+            latest = max(latest, soonest)
     return latest
 
 

@@ -44,7 +44,7 @@ def settle_linked(policy, store, index, expiry, scheme, columns, settlers, event
 @jit
 def _settle(policy, store, index, expiry, scheme, columns, settlers, events):
     n, caches = settlers.row.shape[0], scheme.cache_roles.shape[0]
-    rows = np.zeros(scheme.order.shape[0], np.int64)
+    rows = np.zeros(scheme.partners.shape[0], np.int64)
     slots = np.zeros(n, np.int64)
     for event in events:
         if event < n:

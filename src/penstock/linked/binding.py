@@ -116,7 +116,7 @@ def _marks(plan: Plan, triples: Triples, values: np.ndarray, terms: Terms) -> np
     marks, scheme = values.copy(), plan.scheme
     used = {position for port in plan.ports for position in port}
     for at, size in enumerate(scheme.key_size):
-        used |= set(scheme.key_part[at, :size, 1].tolist())
+        used |= set(scheme.key_part[at, :, :size, 1].ravel().tolist())
     for position in used:
         marks[:, position] = terms.marks(triples.terms[:, position])
     return marks
@@ -154,9 +154,9 @@ def _operand(operand: Operand, plan: Plan, triples: Triples, mask: np.ndarray, t
 
 
 def _conditions(plan: Plan, constants: list[Column]) -> Conditions:
-    """The conditions of all steps as tables."""
+    """The conditions of all steps as tables; steps are numbered from 1."""
     same, bounds, most, code, programs = [], [], [], [], [0]
-    same_first, bound_first, program_first = [0], [0], [0]
+    same_first, bound_first, program_first = [0, 0], [0, 0], [0, 0]
     for step in plan.steps:
         same += step.same
         bounds += [(bound.a, bound.b, bound.kind) for bound in step.bounds]

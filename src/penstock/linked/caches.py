@@ -32,6 +32,7 @@ from penstock.kernels.stream import Expiry
 from penstock.linked.invariants import check_linked
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import Plan, plan_of
+from penstock.linked.tree import Tree, leaves
 from penstock.linked.triples import Scale
 from penstock.policies.base import Policy, Setting
 
@@ -48,7 +49,7 @@ class LinkedConfig:
     policy: Policy
     limits: tuple[int, ...]  # tuples of each pool; one for all caches, or one per cache
     still: int = 0  # background triples
-    rates: tuple[float, ...] | None = None  # triples that match each pattern
+    joins: Tree | None = None  # which patterns are joined with which; as they are written if not given
     gain: tuple[float, float] = (1.0, 0.5)
     warmup: int = 0
     seed: int = 0
@@ -62,7 +63,7 @@ class LinkedConfig:
 
     def plan(self) -> Plan:
         """The plan of the query."""
-        return plan_of(parse_query(self.text), self.scale, self.rates, self.gain, hashed=self.tallies)
+        return plan_of(parse_query(self.text), self.scale, self.joins, self.gain, hashed=self.tallies)
 
     def build(self, plan: Plan, policy: Policy | None = None) -> tuple[Store, Index, Expiry, Any]:
         """Empty caches and the state of the policy, or of one that it follows."""
@@ -172,7 +173,7 @@ class Caches:
     @parts.setter
     def parts(self, parts: tuple[Store, Index, Expiry, Any]) -> None:
         self.store, self.index, self.expiry, self.policy = parts
-        patterns = len(self.plan.order)
+        patterns = self.plan.patterns
         self.scratch: Scratch = new_scratch(
             patterns, len(self.index.owed) - 2, FIRST_ROOM if patterns > 2 else 2
         )
@@ -216,7 +217,7 @@ class Caches:
                 "One triple makes more than 60 million partial solutions; narrow the context, or order the "
                 "patterns so that those that share variables follow each other."
             )
-        self.scratch = new_scratch(len(self.plan.order), total, room)
+        self.scratch = new_scratch(self.plan.patterns, total, room)
 
     @property
     def live(self) -> np.ndarray:
@@ -236,11 +237,11 @@ class Caches:
 
     def rows(self) -> np.ndarray:
         """The rows that cached tuples refer to, some more than once."""
-        live, leaves = self.live, len(self.plan.caches)
+        live, singles = self.live, len(self.plan.caches)
         used = [self.store.t64[live, ROW]]
         for slot in self._partial(live):
-            step = int(self.index.cache[slot]) - leaves + 2
-            used.append(self.index.members[slot, self.plan.order[:step]])
+            step = self.plan.steps[int(self.index.cache[slot]) - singles]
+            used.append(self.index.members[slot, leaves(step.sides)])
         return np.concatenate(used)
 
     def move(self, places: np.ndarray, columns: Columns) -> None:

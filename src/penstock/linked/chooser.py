@@ -52,7 +52,7 @@ class QueryChooser(Follower[Policy]):
         policies = candidates_of(config.policy)
         self.allowance = allowance(config, plan, policies)
         self.halvings: int | None = None
-        if len(plan.order) > 1:
+        if plan.patterns > 1:
             self.halvings = halvings_for(len(policies), self.allowance, self._sized)
         margin = config.policy.margin  # type: ignore[attr-defined]
         super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True)
@@ -107,7 +107,7 @@ class QueryChooser(Follower[Policy]):
                 part = cut(part, np.flatnonzero(part.closes >= 0))
             arrivals = len(part.arrivals)
             if arrivals:
-                findings = Findings(len(self.plan.order), arrivals)
+                findings = Findings(self.plan.patterns, arrivals)
                 caches.run(part, findings, 0, arrivals)
                 self.contest.tally(i, findings.out.counts.sum())
         return self.led(stop - start)
@@ -116,7 +116,7 @@ class QueryChooser(Follower[Policy]):
         """Load or compile all that may be needed later, on nothing."""
         for policy in self.policies if self.halvings is not None else ():
             fresh = settled(Caches(self.config, self.plan, self.policy), policy, batch.columns)
-            fresh.run(batch, Findings(len(self.plan.order), 0), 0, 0)
+            fresh.run(batch, Findings(self.plan.patterns, 0), 0, 0)
 
     @property
     def bytes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +11,8 @@ from penstock.kernels import programs
 from penstock.kernels.linked_index import Scheme
 from penstock.linked.context import Bound, bounds_of, simple_bounds, time_number
 from penstock.linked.nodes import Call, Expression, Query, Var, calls, conjuncts, variables
+from penstock.linked.scheme import scheme_of
+from penstock.linked.tree import Tree, in_turn, joins, leaves
 from penstock.linked.triples import Scale
 from penstock.linked.values import in_unit
 
@@ -47,9 +48,9 @@ class Operand:
 
 @dataclass
 class Step:
-    """What is checked when a pattern is joined to those before it."""
+    """A join: its sides, the variables that they share, and what is checked of every pair."""
 
-    pattern: int
+    sides: tuple[Tree, Tree]
     shared: list[str]
     same: list[tuple[int, int, int, int]] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
@@ -63,10 +64,10 @@ class Plan:
 
     query: Query
     scale: Scale
-    order: list[int]
+    tree: Tree
     caches: list[list[int]]  # per cache of single triples: the patterns that use it
     rows: list[list[Expression]]  # per pattern: what is checked before its cache
-    steps: list[Step]
+    steps: list[Step]  # each after those that make its sides
     late: list[Expression]  # what is checked on results
     ports: list[tuple[int, ...]]  # per port of single triples: the positions of its key
     limits: np.ndarray
@@ -77,15 +78,20 @@ class Plan:
     hashed: bool = False  # whether keys are hashes of values, which have to be compared after all
 
     @property
+    def patterns(self) -> int:
+        """How many patterns there are."""
+        return len(self.query.patterns)
+
+    @property
     def unbounded(self) -> list[int]:
         """The patterns whose triples the context never lets expire."""
         return [
             pattern
-            for pattern in range(len(self.order))
+            for pattern in range(self.patterns)
             if any(
                 (self.scheme.partners[pattern] >> other) & 1
                 and not np.isfinite(self.limits[pattern, other]).any()
-                for other in range(len(self.order))
+                for other in range(self.patterns)
             )
         ]
 
@@ -93,11 +99,11 @@ class Plan:
 def plan_of(
     query: Query,
     scale: Scale,
-    rates: Sequence[float] | None = None,
+    tree: Tree | None = None,
     gain: tuple[float, float] = (1.0, 0.5),
     hashed: bool = False,
 ) -> Plan:
-    """The plan of a query; `rates` say how many triples match each pattern.
+    """The plan of a query; without a tree, patterns are joined in the order in which they are written.
 
     `hashed` is for keys that must be the same however values are numbered.
 
@@ -108,7 +114,7 @@ def plan_of(
     >>> plan_of(parse_query(text), Scale()).caches
     [[0, 1]]
     """
-    return _Planner(query, scale, hashed).plan(rates, gain)
+    return _Planner(query, scale, hashed).plan(in_turn(query) if tree is None else tree, gain)
 
 
 class _Planner:
@@ -119,28 +125,28 @@ class _Planner:
         self.constants: list[Operand] = []
         self.orders_texts = False
 
-    def plan(self, rates: Sequence[float] | None, gain: tuple[float, float]) -> Plan:
+    def plan(self, tree: Tree, gain: tuple[float, float]) -> Plan:
         query, patterns = self.query, self.query.patterns
         filters = [part for one in query.filters for part in conjuncts(self._adapted(one))]
         context = [] if query.context is None else conjuncts(self._adapted(query.context))
         about_time = context + [part for part in filters if set(variables(part)) <= set(self.times)]
         matrix = bounds_of(about_time, self.times, len(patterns))
-        order = self._order(rates)
-        steps = [Step(order[0], [])] + [self._step(order, at) for at in range(1, len(order))]
+        steps = [self._step(pair) for pair in joins(tree)]
         rows: list[list[Expression]] = [[] for _ in patterns]
         late: list[Expression] = []
         for part in (*context, *filters):
-            self._place(part, order, steps, rows, late)
+            self._place(part, steps, rows, late)
         shapes: dict[Any, list[int]] = {}
         for pattern, one in enumerate(patterns):
             shapes.setdefault(one.shape, []).append(pattern)
         caches = list(shapes.values())
         limits = self._limits(matrix)
-        scheme, ports = self._scheme(order, caches, steps, limits, gain)
+        shared = [step.shared for step in steps]
+        scheme, ports = scheme_of(tree, shared, caches, self._position, self._owner, limits, gain)
         return Plan(
             query,
             self.scale,
-            order,
+            tree,
             caches,
             rows,
             steps,
@@ -157,42 +163,23 @@ class _Planner:
     def _adapted(self, expression: Expression) -> Expression:
         return in_unit(expression, self.scale.unit, self.scale.stamps, self.times)
 
-    def _order(self, rates: Sequence[float] | None) -> list[int]:
-        """Left-deep: the rarest pattern first, then always the rarest that shares a variable with them.
-
-        Patterns with times come first: every partial solution then has a triple of a stream in it.
-        """
-        patterns = self.query.patterns
-        weight = list(rates) if rates is not None else [1.0] * len(patterns)
-        left = set(range(len(patterns)))
-        order: list[int] = []
-        known: set[str] = set()
-        while left:
-            linked = [i for i in left if known & set(patterns[i].names)] if order else []
-            pool = linked or list(left)
-            timed = [i for i in pool if patterns[i].start] or pool
-            best = min(timed if not order else pool, key=lambda i: (weight[i], i))
-            order.append(best)
-            known |= set(patterns[best].names)
-            left.discard(best)
-        return order
-
-    def _step(self, order: list[int], at: int) -> Step:
-        """The join of a pattern: on the variables it shares with those before."""
-        patterns = self.query.patterns
-        before = {name for i in order[:at] for name in patterns[i].names}
-        shared = [name for name in patterns[order[at]].names if name in before]
-        step = Step(order[at], shared)
-        if len(shared) > 1 or self.hashed:
-            for name in shared:
-                left, position = self._left(order, at, name)
-                step.same.append((left, position, order[at], self._position(order[at], name)))
+    def _step(self, pair: tuple[Tree, Tree]) -> Step:
+        """A join: on the variables that its sides share."""
+        first, second = ({name for i in leaves(side) for name in self._triple_names(i)} for side in pair)
+        named = [name for i in leaves(pair[1]) for name in self._triple_names(i)]
+        step = Step(pair, list(dict.fromkeys(name for name in named if name in first & second)))
+        if len(step.shared) > 1 or self.hashed:
+            for name in step.shared:
+                one, other = (self._owner(side, name) for side in pair)
+                step.same.append((one, self._position(one, name), other, self._position(other, name)))
         return step
 
-    def _left(self, order: list[int], at: int, name: str) -> tuple[int, int]:
-        """The first of the patterns before that has a variable, and its position there."""
-        pattern = next(i for i in order[:at] if name in self.query.patterns[i].names)
-        return pattern, self._position(pattern, name)
+    def _triple_names(self, pattern: int) -> tuple[str, ...]:
+        return tuple(self.query.patterns[pattern].names)
+
+    def _owner(self, tree: Tree, name: str) -> int:
+        """The first pattern of a part of the tree that has a variable."""
+        return next(i for i in leaves(tree) if name in self._triple_names(i))
 
     def _position(self, pattern: int, name: str) -> int:
         return self.query.patterns[pattern].triple.index(Var(name))
@@ -207,7 +194,6 @@ class _Planner:
     def _place(
         self,
         part: Expression,
-        order: list[int],
         steps: list[Step],
         rows: list[list[Expression]],
         late: list[Expression],
@@ -224,7 +210,7 @@ class _Planner:
             for pattern in targets if names else targets[:1]:
                 rows[pattern].append(part)
             return
-        step = steps[max(order.index(pattern) for pattern in self._patterns(part))]
+        step = next(step for step in steps if self._patterns(part) <= set(leaves(step.sides)))
         bounds, complete = simple_bounds(part, self.times, len(self.query.patterns))
         if complete:
             step.bounds += bounds
@@ -287,72 +273,6 @@ class _Planner:
                 start = time_number((other, 0))
                 limits[i, other] = matrix[start, 2 * i], matrix[start, 2 * i + 1], matrix[start, 2 * count]
         return limits
-
-    def _scheme(
-        self,
-        order: list[int],
-        caches: list[list[int]],
-        steps: list[Step],
-        limits: np.ndarray,
-        gain: tuple[float, float],
-    ) -> tuple[Scheme, list[tuple[int, ...]]]:
-        count = len(order)
-        home = {pattern: c for c, users in enumerate(caches) for pattern in users}
-        found: dict[tuple[int, tuple[int, ...]], int] = {}
-        roles: list[int] = []
-
-        def leaf_port(pattern: int, names: list[str]) -> int:
-            key = home[pattern], tuple(self._position(pattern, name) for name in names)
-            port = found.setdefault(key, len(found))
-            if port == len(roles):
-                roles.append(0)
-            roles[port] |= 1 << pattern
-            return port
-
-        left, right = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        for at in range(1, count):
-            right[at] = leaf_port(order[at], steps[at].shared)
-            if at == 1:
-                left[at] = leaf_port(order[0], steps[1].shared)
-        leaves = len(found)
-        port_step = [0] * leaves
-        per_cache: list[list[int]] = [[] for _ in range(len(caches) + max(0, count - 2))]
-        for (cache, _), port in found.items():
-            per_cache[cache].append(port)
-        for at in range(2, count):
-            left[at] = len(port_step)
-            per_cache[len(caches) + at - 2].append(len(port_step))
-            port_step.append(at)
-            roles.append(0)
-        widest = max([len(step.shared) for step in steps] + [1])
-        key_part = np.zeros((count, widest, 2), np.int64)
-        for at in range(1, count):
-            for i, name in enumerate(steps[at].shared):
-                key_part[at, i] = self._left(order, at, name)
-        partners = np.zeros(count, np.int64)
-        for at, pattern in enumerate(order):
-            others = order[1:2] if at == 0 else order[:at]
-            partners[pattern] = sum(1 << other for other in others)
-        degree = [len(ports) for ports in per_cache]
-        port_table = np.zeros((len(per_cache), max([*degree, 1])), np.int64)
-        for cache, ports in enumerate(per_cache):
-            port_table[cache, : len(ports)] = ports
-        scheme = Scheme(
-            order=np.array(order, np.int64),
-            cache_roles=np.array([sum(1 << i for i in users) for users in caches], np.int64),
-            degree=np.array(degree, np.int64),
-            port=port_table,
-            port_roles=np.array(roles, np.int64),
-            port_step=np.array(port_step, np.int64),
-            left_port=left,
-            right_port=right,
-            key_size=np.array([len(step.shared) for step in steps], np.int64),
-            key_part=key_part,
-            limit=limits,
-            partners=partners,
-            gain=np.array(gain, np.float64),
-        )
-        return scheme, [positions for (_, positions), _ in sorted(found.items(), key=lambda item: item[1])]
 
 
 class _NotInKernelError(Exception):

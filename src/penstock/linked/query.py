@@ -83,8 +83,10 @@ class StreamQuery:
         """
         return [item.name for item in self.query.items]
 
-    def explain(self, unit: str = "ms", rates: Sequence[float] | None = None) -> str:
+    def explain(self, unit: str = "ms", rates: Sequence[float] | None = None, joins: Any = None) -> str:
         """The plan as text: caches, joins, when what is cached expires, and where conditions are checked.
+
+        Patterns are joined as they are written unless `rates` or `joins` say otherwise, as for `start`.
 
         >>> import penstock as ps
         >>> text = "SELECT * FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?T - ?U) <= 5)"
@@ -95,16 +97,14 @@ class StreamQuery:
         join 1: ?a <r> ?x ?T with ?b <r> ?x ?U on ?x
           every pair: abs((?T - ?U)) <= 5
         """
-        from penstock.linked.show import explain
-
-        return explain(self._plan(unit, rates))
-
-    def _plan(self, unit: str, rates: Sequence[float] | None = None) -> Plan:
         from penstock.linked.plan import plan_of
+        from penstock.linked.show import explain
+        from penstock.linked.tree import asked_for
         from penstock.linked.triples import Scale
         from penstock.units import time_unit
 
-        return plan_of(self.query, Scale(time_unit(unit)), rates)
+        tree = asked_for(self.query, joins, rates)
+        return explain(plan_of(self.query, Scale(time_unit(unit)), tree))
 
     def run(
         self,
@@ -119,6 +119,7 @@ class StreamQuery:
         exact: bool = True,
         warmup: int = 0,
         gain: tuple[float, float] = (1.0, 0.5),
+        joins: Any = None,
         seed: int = 0,
         log: bool = False,
     ) -> LinkedRun:
@@ -147,6 +148,10 @@ class StreamQuery:
             The results of the first triples, so many, are not counted.
         gain
             What a full result and a partial one add to the score of a cached tuple.
+        joins
+            Which patterns are joined with which, by their numbers as written: `((0, 1), 2)` joins what the
+            first two make with the third, `((0, 1), (2, 3))` two pairs. By default it is chosen by how many
+            triples match each pattern and how many values they have; the run's `plan` tells.
 
         Examples
         --------
@@ -168,6 +173,7 @@ class StreamQuery:
             exact=exact,
             warmup=warmup,
             gain=gain,
+            joins=joins,
             seed=seed,
             log=log,
         )
@@ -182,12 +188,14 @@ class StreamQuery:
         unit: str = "ms",
         gain: tuple[float, float] = (1.0, 0.5),
         rates: Sequence[float] | None = None,
+        joins: Any = None,
         seed: int = 0,
     ) -> QueryState:
         """A state that takes triples batch by batch, for streams without an end.
 
-        `rates` say how many triples match each pattern, which decides the order of joins; they are those of
-        the first batch in which anything matches if not given. The rest is as for `run`.
+        `joins` says which patterns are joined with which, as for `run`; or `rates` say how many triples match
+        each pattern, so that the rarest come first. With neither, the first batch decides in which anything
+        matches. The rest is as for `run`.
 
         >>> import penstock as ps
         >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
@@ -195,6 +203,7 @@ class StreamQuery:
         Tuples(n=1000)
         """
         from penstock.linked.stream import QueryState, StreamOptions
+        from penstock.linked.tree import asked_for
 
         return QueryState(
             StreamOptions(
@@ -204,7 +213,7 @@ class StreamQuery:
                 objects=object,
                 unit=unit,
                 gain=gain,
-                rates=None if rates is None else tuple(rates),
+                joins=asked_for(self.query, joins, rates),
                 seed=seed,
             )
         )

@@ -25,9 +25,11 @@ from penstock.linked.chooser import candidates_of, row_bytes
 from penstock.linked.files import read_background, read_triples
 from penstock.linked.plan import Plan, plan_of
 from penstock.linked.query import StreamQuery, warn_unbounded
+from penstock.linked.show import explain
 from penstock.linked.state import LinkedState
 from penstock.linked.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
+from penstock.linked.tree import Observed, Tree, checked, chosen
 from penstock.linked.triples import Triples, triples_of
 from penstock.policies import Policy, get, names
 
@@ -53,6 +55,7 @@ class Options:
     exact: bool = True
     warmup: int = 0
     gain: tuple[float, float] = (1.0, 0.5)
+    joins: Any = None
     seed: int = 0
     log: bool = False
 
@@ -125,14 +128,13 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
     total = len(triples)
     if len(keep) < total:
         triples, mask = triples.take(keep), mask[keep]
-    rates = [int(np.count_nonzero((mask >> i) & 1)) for i in range(len(query.query.patterns))]
     config = LinkedConfig(
         text=query.text,
         scale=triples.scale,
         policy=policy,
         limits=(1,),
         still=int(np.count_nonzero(triples.stream < 0)),
-        rates=tuple(float(rate) for rate in rates),
+        joins=joins_of(first, triples, mask, terms, options.joins),
         gain=(float(options.gain[0]), float(options.gain[1])),
         warmup=int(options.warmup),
         seed=int(options.seed),
@@ -166,7 +168,16 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
     if rows is not None and query.query.distinct:
         rows = rows.group_by(rows.column_names, use_threads=False).aggregate([])
     events = _events(out.log) if options.log else None
-    return LinkedRun(rows, stats, out.solutions, out.times, out.counts, events)
+    return LinkedRun(rows, stats, out.solutions, out.times, out.counts, events, explain(plan))
+
+
+def joins_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms, given: Any = None) -> Tree:
+    """Which patterns are joined with which: as was given, or by what the triples show."""
+    query = plan.query
+    if given is not None:
+        return checked(given, query)
+    values = terms.worth().value[triples.terms] if len(triples) else triples.terms
+    return chosen(query, Observed.of(query, triples, mask, values), plan.limits)
 
 
 def _opened(streams: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.linked.plan import Plan
+from penstock.linked.tree import Tree, joins, leaves
 
 
 def explain(plan: Plan) -> str:
@@ -16,7 +17,7 @@ def explain(plan: Plan) -> str:
     for number, users in enumerate(plan.caches, start=1):
         first, *others = (str(query.patterns[i]) for i in users)
         shared = f", shared with {' and '.join(others)}" if others else ""
-        if len(plan.order) == 1:
+        if plan.patterns == 1:
             lines.append(f"pattern: {first}")
         else:
             lines.append(f"cache {number}: {first}{shared}")
@@ -24,15 +25,15 @@ def explain(plan: Plan) -> str:
             for expression in plan.rows[i]:
                 where = f" for {query.patterns[i]}" if others else ""
                 lines.append(f"  before{where}: {_bare(str(expression))}")
-        if len(plan.order) > 1:
+        if plan.patterns > 1:
             lines += [f"  {rule}" for rule in dict.fromkeys(_expiry(plan, i) for i in users)]
-    for at in range(1, len(plan.order)):
-        step = plan.steps[at]
-        left = str(query.patterns[plan.order[0]]) if at == 1 else f"join {at - 1}"
+    for at, step in enumerate(plan.steps, start=1):
+        left, right = (_side(plan, side) for side in step.sides)
         on = " on " + ", ".join(f"?{name}" for name in step.shared) if step.shared else ", every pair"
-        lines.append(f"join {at}: {left} with {query.patterns[step.pattern]}{on}")
-        if at > 1:
-            lines.append(f"  {_waits(plan, at)}")
+        lines.append(f"join {at}: {left} with {right}{on}")
+        for one, other in (step.sides, step.sides[::-1]):
+            if not isinstance(one, int):
+                lines.append(f"  {_waits(plan, one, other)}")
         lines += [f"  every pair: {_bare(text)}" for text in step.shown]
     lines += [f"on results: {_bare(str(expression))}" for expression in plan.late]
     return "\n".join(lines)
@@ -61,14 +62,22 @@ def _rule(limits: np.ndarray, unit: str) -> str:
 
 
 def _expiry(plan: Plan, pattern: int) -> str:
-    others = [other for other in range(len(plan.order)) if (plan.scheme.partners[pattern] >> other) & 1]
+    others = [other for other in range(plan.patterns) if (plan.scheme.partners[pattern] >> other) & 1]
     rules = dict.fromkeys(_rule(plan.limits[pattern, other], plan.scale.unit) for other in others)
     if any(rule.startswith("never") for rule in rules):
         rules = dict.fromkeys(rule for rule in rules if rule.startswith("never"))
     return "a triple expires " + ", and not before: ".join(rules)
 
 
-def _waits(plan: Plan, at: int) -> str:
-    bound = any(np.isfinite(plan.limits[i, plan.order[at]]).any() for i in plan.order[:at])
+def _side(plan: Plan, side: Tree) -> str:
+    if isinstance(side, int):
+        return str(plan.query.patterns[side])
+    return f"join {joins(plan.tree).index(side) + 1}"
+
+
+def _waits(plan: Plan, side: Tree, other: Tree) -> str:
+    """What becomes of partial solutions that wait for the other side."""
+    bound = all(any(np.isfinite(plan.limits[i, late]).any() for i in leaves(side)) for late in leaves(other))
     kept = "expire with their first member" if bound else "never expire: the budget is their only bound"
-    return f"partial solutions wait for the last pattern in a cache of their own and {kept}"
+    last = str(plan.query.patterns[other]) if isinstance(other, int) else _side(plan, other)
+    return f"those of {_side(plan, side)} wait for {last} in a cache of their own and {kept}"

@@ -76,7 +76,7 @@ class LinkedState:
         else:
             before = 0
         arrivals = np.arange(before, len(triples), dtype=np.int64)
-        if len(self.plan.order) == 1:
+        if self.plan.patterns == 1:
             return self._single(triples, arrivals, collect, began)
         columns, conditions = columns_of(self.plan, triples, mask, self.terms)
         closes = _closed(triples, before) if triples.closes.any() else np.empty(0, np.int64)
@@ -95,7 +95,7 @@ class LinkedState:
         if collect:
             table = project(self.plan, known, solutions, self.terms)
         self.held, self.held_mask = triples, mask
-        rows = triples.row[solutions] if len(solutions) else np.empty((0, len(self.plan.order)), np.int64)
+        rows = triples.row[solutions] if len(solutions) else np.empty((0, self.plan.patterns), np.int64)
         return LinkedOutput(table, rows, findings.out.counts, triples.start[arrivals], findings.log)
 
     def _single(self, triples: Triples, arrivals: np.ndarray, collect: bool, began: float) -> LinkedOutput:
@@ -117,7 +117,7 @@ class LinkedState:
 
         `beside` is the batch as small caches see it, where a policy is followed.
         """
-        patterns, n = len(self.plan.order), len(batch.arrivals)
+        patterns, n = self.plan.patterns, len(batch.arrivals)
         entries = self.caches.buffered + 4 * (n + patterns) if log else 0
         findings, done = Findings(patterns, n, collect, entries), 0
         while True:
@@ -136,7 +136,7 @@ class LinkedState:
         """Load or compile the kernels by processing nothing."""
         nothing = Triples.none(self.config.scale)
         self.process(nothing, collect=False)
-        if self.chooser is not None and len(self.plan.order) > 1:
+        if self.chooser is not None and self.plan.patterns > 1:
             mask = np.empty(0, np.int64)
             columns, conditions = columns_of(self.plan, nothing, mask, self.terms)
             self.chooser.warm(LinkedBatch(columns, conditions, mask, mask, np.empty(0, bool)))

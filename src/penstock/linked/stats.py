@@ -61,7 +61,7 @@ class LinkedRun:
     """The outcome of `StreamQuery.run`: its rows if they were collected, its stats, and a timeline.
 
     `times` and `counts` have, per triple that matched, when it came and the results it completed; with
-    `log=True`, `events` has what became of cached tuples.
+    `log=True`, `events` has what became of cached tuples. `plan` is the plan in words, as `explain` gives it.
     """
 
     rows: pa.Table | None
@@ -70,3 +70,4 @@ class LinkedRun:
     times: np.ndarray
     counts: np.ndarray
     events: pa.Table | None = None
+    plan: str = ""

@@ -18,12 +18,13 @@ from penstock.linked.caches import LinkedConfig
 from penstock.linked.chooser import row_bytes
 from penstock.linked.files import read_background
 from penstock.linked.parser import parse_query
-from penstock.linked.plan import plan_of
+from penstock.linked.plan import Plan, plan_of
 from penstock.linked.results import Known, project
-from penstock.linked.run import Options, check_options, in_bytes
+from penstock.linked.run import Options, check_options, in_bytes, joins_of
 from penstock.linked.sharding import partition_variable, restricted
 from penstock.linked.state import LinkedOutput, LinkedState
 from penstock.linked.terms import Terms
+from penstock.linked.tree import Tree
 from penstock.linked.triples import Triples, triples_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class StreamOptions:
     objects: str = "literal"
     unit: str = "ms"
     gain: tuple[float, float] = (1.0, 0.5)
-    rates: tuple[float, ...] | None = None
+    joins: Tree | None = None
     seed: int = 0
     shard: tuple[int, int] | None = None  # which of how many buckets, by the variable that all patterns have
 
@@ -75,7 +76,7 @@ class QueryState:
             )
         self.budget: Tuples | Bytes = budget
         self.state: LinkedState | None = None
-        self.planned = options.rates is not None  # whether the rates are known that the plan goes by
+        self.planned = options.joins is not None  # whether it is known what is joined with what
         self.offsets = np.zeros(len(self.query.streams), np.int64)
         self.latest = -np.inf
 
@@ -110,7 +111,7 @@ class QueryState:
         if self.options.shard is not None and variable is not None:
             mask = restricted(self.query, variable, triples, mask, terms, self.options.shard)
         if before is None:
-            self._begin(triples, mask, terms)
+            self._begin(plan, triples, mask, terms)
         state = self.state
         assert state is not None
         out = state.process(triples, collect=collect, log=log, mask=mask)
@@ -118,12 +119,10 @@ class QueryState:
             state.compact()
         return out
 
-    def _begin(self, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
-        """A fresh state, whose plan goes by the rates of the first batch in which anything matches."""
-        rates = self.options.rates
-        if rates is None:
-            rates = tuple(float(np.count_nonzero((mask >> i) & 1)) for i in range(len(self.query.patterns)))
-        empty, self.state = self.state, LinkedState(self._config(triples, rates), terms)
+    def _begin(self, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
+        """A fresh state, whose plan goes by the first batch in which anything matches."""
+        tree = joins_of(plan, triples, mask, terms, self.options.joins)
+        empty, self.state = self.state, LinkedState(self._config(triples, tree), terms)
         if empty is not None:
             self.state.unmatched = empty.unmatched
         self.planned = self.planned or bool((mask[triples.stream >= 0] != 0).any())
@@ -146,7 +145,7 @@ class QueryState:
             self.latest = float(start.max())
         return Triples(**(vars(triples) | {"stream": stream, "row": row})).take(order)
 
-    def _config(self, triples: Triples, rates: tuple[float, ...] | None) -> LinkedConfig:
+    def _config(self, triples: Triples, tree: Tree | None) -> LinkedConfig:
         options = self.options
         config = LinkedConfig(
             text=options.text,
@@ -154,7 +153,7 @@ class QueryState:
             policy=self.policy,
             limits=(1,),
             still=int(np.count_nonzero(triples.stream < 0)),
-            rates=rates,
+            joins=tree,
             gain=options.gain,
             seed=options.seed,
         )
@@ -186,9 +185,7 @@ class QueryState:
         terms = Terms()
         triples = triples_of(dict.fromkeys(self.query.streams, _NOTHING), self.query.streams, terms)
         plan = plan_of(self.query, triples.scale)
-        return project(
-            plan, Known(triples, triples.end, None), np.empty((0, len(plan.order)), np.int64), terms
-        )
+        return project(plan, Known(triples, triples.end, None), np.empty((0, plan.patterns), np.int64), terms)
 
     def adapt(self, options: StreamOptions) -> bool:
         """Go on under the budget and policy of these options, where those so far are others; whether it did.
@@ -206,7 +203,7 @@ class QueryState:
         old.compact()
         order = np.lexsort((old.held.row, old.held.stream, old.held.start))
         held = old.held.take(order)
-        self.state = LinkedState(self._config(held, old.config.rates), old.terms)
+        self.state = LinkedState(self._config(held, old.config.joins), old.terms)
         self.state.process(held, collect=False, mask=old.held_mask[order])
         self.state.count_on_from(old)
         return True
