@@ -207,17 +207,21 @@ def reward(policy, store, index, scheme, scratch, arrival):
 @jit
 def count_probes(policy, store, index, scratch):
     """Count what was asked for; the tuples there may have it as their score."""
+    times = 0
     for i in range(scratch.ends[PROBES]):
         code = scratch.probes[i]
         count_key(index.counts, 0, code)
-        if index.meta[COUNTING] == 0:
+        times += 1
+        again = i + 1 < scratch.ends[PROBES] and scratch.probes[i + 1] == code  # two roles that ask alike
+        if index.meta[COUNTING] == 0 or again:
             continue
         entry = find_key(index, code)
         slot = np.int64(index.k32[entry, OLDEST])
         while slot != 0:
-            store.k64[slot, USE] += 1
+            store.k64[slot, USE] += times
             changed(policy, store, slot)
             slot = younger_in(index, slot, entry)
+        times = 0
 
 
 @jit

@@ -26,7 +26,7 @@ class Scratch(NamedTuple):
 
     rows: np.ndarray  # solutions with the arrival: the row of each pattern
     made: np.ndarray  # and the step that has made each, 0: it is the arrival alone, in one of its roles
-    via: np.ndarray  # the tuples that they were made with, by step
+    via: np.ndarray  # the tuples that they were made with, by step; of those that were made
     span: np.ndarray  # which of them are of each pattern, and then of each step
     now: np.ndarray  # the solution at hand
     seen: np.ndarray  # per tuple: the last arrival that touched it
@@ -34,6 +34,10 @@ class Scratch(NamedTuple):
     touched: np.ndarray
     probes: np.ndarray
     ends: np.ndarray
+
+
+Scratch.widths = {"span": 2}  # type: ignore[attr-defined]
+Scratch.tables = ("span",)  # type: ignore[attr-defined]
 
 
 def new_scratch(patterns: int, tuples: int, room: int) -> Scratch:
@@ -69,21 +73,20 @@ def find(store, index, scheme, conditions, columns, scratch, out, row):
         if (mask >> pattern) & 1 != 0:
             scratch.rows[at, pattern] = row
             scratch.made[at] = 0
-            scratch.via[at, :] = 0
             ends[PENDING] = at + 1
         span[pattern, 1] = ends[PENDING]
     for step in range(1, patterns):
         span[patterns + step, 0] = ends[PENDING]
         left, right = place_of_side(scheme, step, 0), place_of_side(scheme, step, 1)
         for at in range(span[left, 0], span[left, 1]):
-            key = side_key(scheme, columns, scratch.rows[at], step, 0)
+            key = new_key(scheme, columns, scratch, step, 0, at)
             if key >= 0 and not (
                 ask(store, index, scheme, conditions, columns, scratch, out, step, 0, at, key)
                 and pair(store, scheme, conditions, columns, scratch, out, step, at, right, key)
             ):
                 return False
         for at in range(span[right, 0], span[right, 1]):
-            key = side_key(scheme, columns, scratch.rows[at], step, 1)
+            key = new_key(scheme, columns, scratch, step, 1, at)
             if key >= 0 and not ask(
                 store, index, scheme, conditions, columns, scratch, out, step, 1, at, key
             ):
@@ -109,7 +112,7 @@ def ask(store, index, scheme, conditions, columns, scratch, out, step, side, at,
     if slot == 0:
         return True
     now, other = scratch.now, scheme.side[step, 1 - side]
-    bring(scheme, scheme.side[step, side], scratch.rows[at], now)
+    bring(scheme, scheme.side[step, side], scratch.rows, at, now)
     place = place_of(index, scheme, slot, port)
     while slot != 0:
         fits = True
@@ -117,7 +120,7 @@ def ask(store, index, scheme, conditions, columns, scratch, out, step, side, at,
             now[other] = store.t64[slot, ROW]
             fits = (columns.mask[now[other]] >> other) & 1 != 0
         else:
-            bring(scheme, other, index.members[slot], now)
+            bring(scheme, other, index.members, slot, now)
         if fits and passes(conditions, columns, now, step):
             if not note(store, scheme, scratch, out, step, at, -1, slot):
                 return False
@@ -130,9 +133,9 @@ def pair(store, scheme, conditions, columns, scratch, out, step, at, right, key)
     """Note the solutions of a new partial one on the left side of a step with the new ones on the right."""
     now = scratch.now
     for other in range(scratch.span[right, 0], scratch.span[right, 1]):
-        if side_key(scheme, columns, scratch.rows[other], step, 1) == key:
-            bring(scheme, scheme.side[step, 0], scratch.rows[at], now)
-            bring(scheme, scheme.side[step, 1], scratch.rows[other], now)
+        if new_key(scheme, columns, scratch, step, 1, other) == key:
+            bring(scheme, scheme.side[step, 0], scratch.rows, at, now)
+            bring(scheme, scheme.side[step, 1], scratch.rows, other, now)
             if passes(conditions, columns, now, step):
                 if not note(store, scheme, scratch, out, step, at, other, 0):
                     return False
@@ -140,14 +143,23 @@ def pair(store, scheme, conditions, columns, scratch, out, step, at, right, key)
 
 
 @jit
-def bring(scheme, part, rows, now):
-    """Bring the rows of one side of a step to hand."""
+def bring(scheme, part, rows, at, now):
+    """Bring what a row of a table says of one side of a step to hand."""
     if part >= 0:
-        now[part] = rows[part]
+        now[part] = rows[at, part]
         return
     for pattern in range(now.shape[0]):
         if (scheme.members[-part] >> pattern) & 1 != 0:
-            now[pattern] = rows[pattern]
+            now[pattern] = rows[at, pattern]
+
+
+@jit
+def new_key(scheme, columns, scratch, step, side, at):
+    """The key of a new solution on one side of a step; views of arrays are not for the frequent case."""
+    part = scheme.side[step, side]
+    if part >= 0:
+        return columns.leaf_key[scheme.port_of[step, side], scratch.rows[at, part]]
+    return side_key(scheme, columns, scratch.rows[at], step, side)
 
 
 @jit
@@ -161,7 +173,7 @@ def note_probe(index, scratch, code):
 @jit
 def note(store, scheme, scratch, out, step, at, other, slot):
     """Note the solution at hand, made from a new partial one with another (-1: none) or a tuple (0: none)."""
-    ends, patterns, via = scratch.ends, scheme.partners.shape[0], scratch.via
+    ends, patterns = scratch.ends, scheme.partners.shape[0]
     full = step == patterns - 1
     if full:
         if out.rows.shape[0] > 0 and store.meta[STEPS] >= store.meta[WARMUP]:
@@ -179,19 +191,24 @@ def note(store, scheme, scratch, out, step, at, other, slot):
             return False
         for i in range(patterns):
             scratch.rows[place, i] = scratch.now[i]
-            via[place, i] = via[at, i] if other < 0 else via[at, i] + via[other, i]  # of different steps
-        via[place, step] = slot
+            scratch.via[place, i] = via(scratch, at, i) + via(scratch, other, i)  # one of them is 0
+        scratch.via[place, step] = slot
         scratch.made[place] = step
         ends[PENDING] += 1
     gain = scheme.gain[0] if full else scheme.gain[1]
     if slot != 0:
         touch(scratch, slot, gain)
     for i in range(1, step):
-        if via[at, i] != 0:
-            touch(scratch, via[at, i], gain)
-        if other >= 0 and via[other, i] != 0:
-            touch(scratch, via[other, i], gain)
+        used = via(scratch, at, i) + via(scratch, other, i)
+        if used != 0:
+            touch(scratch, used, gain)
     return True
+
+
+@jit
+def via(scratch, at, step):
+    """The tuple with which a solution was made in a step, 0 if there is none."""
+    return scratch.via[at, step] if at >= 0 and scratch.made[at] > 0 else np.int64(0)
 
 
 @jit

@@ -53,6 +53,10 @@ class Scheme(NamedTuple):
     gain: np.ndarray  # what a full result and what a partial one adds to a score
 
 
+Scheme.widths = {"side": 2, "port_of": 2}  # type: ignore[attr-defined]
+Scheme.tables = ("side", "port_of")  # type: ignore[attr-defined]
+
+
 class Index(NamedTuple):
     """The caches: chains of tuples by port and key, and what partial solutions consist of."""
 

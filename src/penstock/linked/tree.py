@@ -163,7 +163,7 @@ class Observed:
         for i, pattern in enumerate(query.patterns):
             mine = np.flatnonzero((mask >> i) & 1)
             rates.append(float(len(mine)))
-            some = mine[:: max(1, len(mine) // SAMPLE)]
+            some = mine[:: max(1, len(mine) // SAMPLE)] if len(query.patterns) > 2 else mine[:0]
             distinct.append(
                 {
                     name: max(1, len(np.unique(values[some, pattern.triple.index(Var(name))])))
