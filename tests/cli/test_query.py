@@ -70,6 +70,17 @@ def test_the_plan_is_shown(files) -> None:
     assert "a triple expires 1,000 ms after its start" in printed.stdout
 
 
+def test_the_plan_for_given_streams_goes_by_what_is_in_them(tmp_path: Path) -> None:
+    query, table = tmp_path / "three.rq", tmp_path / "w.csv"
+    query.write_text(
+        "SELECT * FROM STREAM w { ?a p ?x ?T . ?a q ?y ?U . ?a r ?z ?V } CONTEXT ((?T - ?V) <= 9)"
+    )
+    pd.DataFrame({"s": "a", "p": [*"pppqqr"], "o": 1, "start": range(6)}).to_csv(table, index=False)
+    bare, given = (run("query", query, "--explain", *more) for more in ((), ("--stream", f"w={table}")))
+    assert "join 1: ?a <p> ?x ?T with ?a <q> ?y ?U" in bare.stdout
+    assert "join 1: ?a <r> ?z ?V with ?a <q> ?y ?U" in given.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

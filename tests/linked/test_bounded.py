@@ -191,6 +191,15 @@ def test_background_triples_join_and_cost_no_budget(tmp_path) -> None:
     assert set(run.rows.column("place").to_pylist()) == {"http://e.org/north"}
 
 
+def test_a_snapshot_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = ps.StreamQuery.parse(SELF_JOIN).start(budget=ps.Tuples(9), policy="lru")
+    state.process({"w": generated.stream(Random(1), 20, facts=True)})
+    data = state.snapshot()
+    monkeypatch.setattr("penstock.linked.stream.VERSION", 99)
+    with pytest.raises(SnapshotError, match="this Penstock reads 99"):
+        QueryState.restore(data)
+
+
 def test_what_bounds_nothing_is_said() -> None:
     text = "SELECT * FROM STREAM w { ?a p ?x ?T . ?b p ?x ?U } CONTEXT ((?T - ?U) > 5)"
     table = {"s": ["a", "b"], "p": ["p", "p"], "o": [1, 1], "start": [0, 9]}

@@ -27,7 +27,9 @@ def query(
         str, typer.Option("--object", help="What a text as object is: literal or iri.")
     ] = "literal",
     seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and run nothing.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the plan, for the streams if they are given; run nothing.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the rows as Parquet, or as CSV by its extension.")
     ] = None,
@@ -41,15 +43,18 @@ def query(
     writable(out)
     sink = JsonOut(json)
     parsed = StreamQuery.parse(read_text(file, "a query"))
-    if explain:
-        typer.echo(parsed.explain(time_unit(unit)))
-        return
     files: dict[str, str | Path] = {}
     for given in stream or []:
         name, equals, path = given.partition("=")
         if not equals or not name or not path:
             raise PenstockError(f"--stream takes NAME=FILE; {given!r} was given.")
         files[name] = Path(path)
+    if explain:
+        shown = (
+            parsed.plan_for(files, unit=unit, object=object_) if files else parsed.explain(time_unit(unit))
+        )
+        typer.echo(shown)
+        return
     run = parsed.run(files, budget=budget, policy=policy, unit=unit, object=object_, seed=seed)
     assert run.rows is not None
     if out is not None:

@@ -106,6 +106,20 @@ class StreamQuery:
         tree = asked_for(self.query, joins, rates)
         return explain(plan_of(self.query, Scale(time_unit(unit)), tree))
 
+    def plan_for(self, streams: Mapping[str, Table], *, object: str = "literal", unit: str = "ms") -> str:
+        """The plan that `run` would choose for these streams, as text; nothing is joined.
+
+        >>> import penstock as ps
+        >>> text = "SELECT * FROM STREAM w { ?a p ?x ?T . ?b q ?x ?U . ?c r ?x ?V } CONTEXT ((?T - ?V) <= 5)"
+        >>> table = {"s": [*"abcd"], "p": [*"ppqr"], "o": [1] * 4, "start": range(4)}
+        >>> print(ps.StreamQuery.parse(text).plan_for({"w": table}).splitlines()[-4])
+        join 1: ?b <q> ?x ?U with ?c <r> ?x ?V on ?x
+        """
+        from penstock.linked.prepare import prepared
+        from penstock.linked.show import explain
+
+        return explain(prepared(self.query, streams, unit=unit, objects=object).plan)
+
     def run(
         self,
         streams: Mapping[str, Table],

@@ -19,18 +19,17 @@ from penstock.joins.chooser import allowance_of
 from penstock.joins.config import COUNT_SHARE
 from penstock.kernels.linked_life import lives
 from penstock.kernels.many import apportion
-from penstock.linked.binding import columns_of, masks_of
+from penstock.linked.binding import columns_of
 from penstock.linked.caches import LinkedConfig, bytes_of
 from penstock.linked.chooser import candidates_of, row_bytes
-from penstock.linked.files import read_background, read_triples
-from penstock.linked.plan import Plan, plan_of
+from penstock.linked.plan import Plan
+from penstock.linked.prepare import prepared
 from penstock.linked.query import StreamQuery, warn_unbounded
 from penstock.linked.show import explain
 from penstock.linked.state import LinkedState
 from penstock.linked.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
-from penstock.linked.tree import Observed, Tree, checked, chosen
-from penstock.linked.triples import Triples, triples_of
+from penstock.linked.triples import Triples
 from penstock.policies import Policy, get, names
 
 if TYPE_CHECKING:
@@ -112,29 +111,16 @@ def _check_policy(policy: Policy) -> None:
 def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], options: Options) -> LinkedRun:
     """Run a query over whole streams."""
     budget, policy = check_options(options)
-    terms = Terms()
-    triples = triples_of(
-        _opened(streams),
-        query.streams,
-        terms,
-        unit=options.unit,
-        objects=options.objects,
-        background=read_background(query.query.background),
-    )
-    first = plan_of(query.query, triples.scale)
-    warn_unbounded(first, budget)
-    mask = masks_of(first, triples, terms)
-    keep = np.flatnonzero((mask != 0) | triples.closes)
-    total = len(triples)
-    if len(keep) < total:
-        triples, mask = triples.take(keep), mask[keep]
+    ready = prepared(query.query, streams, unit=options.unit, objects=options.objects, joins=options.joins)
+    triples, mask, terms = ready.triples, ready.mask, ready.terms
+    warn_unbounded(ready.plan, budget)
     config = LinkedConfig(
         text=query.text,
         scale=triples.scale,
         policy=policy,
         limits=(1,),
         still=int(np.count_nonzero(triples.stream < 0)),
-        joins=joins_of(first, triples, mask, terms, options.joins),
+        joins=ready.plan.tree,
         gain=(float(options.gain[0]), float(options.gain[1])),
         warmup=int(options.warmup),
         seed=int(options.seed),
@@ -155,7 +141,7 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
     elif state.totals()["evicted"]:
         bare = dataclasses.replace(config, policy=get("fifo"), limits=(1,))
         exact = _unlimited(bare, need, triples, terms, mask, False, False)[1].results
-    totals = state.totals() | {"triples": total}
+    totals = state.totals() | {"triples": ready.total}
     stats = LinkedStats(
         **totals,
         exact=exact,
@@ -169,25 +155,6 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
         rows = rows.group_by(rows.column_names, use_threads=False).aggregate([])
     events = _events(out.log) if options.log else None
     return LinkedRun(rows, stats, out.solutions, out.times, out.counts, events, explain(plan))
-
-
-def joins_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms, given: Any = None) -> Tree:
-    """Which patterns are joined with which: as was given, or by what the triples show."""
-    query = plan.query
-    if given is not None:
-        return checked(given, query)
-    values = terms.worth().value[triples.terms] if len(triples) else triples.terms
-    return chosen(query, Observed.of(query, triples, mask, values), plan.limits)
-
-
-def _opened(streams: Any) -> Any:
-    """Streams whose files have been read."""
-    if not isinstance(streams, Mapping):
-        raise PenstockError(f"streams takes a dict of name to table; {type(streams).__name__} was given.")
-    return {
-        name: read_triples(Path(table)) if isinstance(table, str | Path) else table
-        for name, table in streams.items()
-    }
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from penstock.linked.chooser import row_bytes
 from penstock.linked.files import read_background
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import Plan, plan_of
+from penstock.linked.prepare import joins_of
 from penstock.linked.results import Known, project
-from penstock.linked.run import Options, check_options, in_bytes, joins_of
+from penstock.linked.run import Options, check_options, in_bytes
 from penstock.linked.sharding import partition_variable, restricted
 from penstock.linked.state import LinkedOutput, LinkedState
 from penstock.linked.terms import Terms
@@ -30,6 +31,7 @@ from penstock.linked.triples import Triples, triples_of
 if TYPE_CHECKING:
     from penstock.columns import Table
 
+VERSION = 2  # of what a snapshot of a query holds
 ROOM = 1 << 16  # rows that are held besides those in use
 TEXT_BYTES = 96  # of the terms of a triple, about
 
@@ -121,7 +123,9 @@ class QueryState:
 
     def _begin(self, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
         """A fresh state, whose plan goes by the first batch in which anything matches."""
-        tree = joins_of(plan, triples, mask, terms, self.options.joins)
+        tree = self.options.joins
+        if tree is None:
+            tree = joins_of(plan, triples, mask, terms)
         empty, self.state = self.state, LinkedState(self._config(triples, tree), terms)
         if empty is not None:
             self.state.unmatched = empty.unmatched
@@ -212,6 +216,7 @@ class QueryState:
         """The whole state as bytes: what cached tuples refer to, and no more."""
         state = self.state
         own = {
+            "version": VERSION,
             "options": self.options,
             "offsets": self.offsets,
             "latest": self.latest,
@@ -236,6 +241,9 @@ class QueryState:
         options = extra.get("options")
         if not isinstance(options, StreamOptions) or not isinstance(config, LinkedConfig | _Empty):
             raise SnapshotError("The snapshot is of another operator: it has no options of a query.")
+        if extra.get("version") != VERSION:
+            found = extra.get("version", 1)
+            raise SnapshotError(f"The query's snapshot has version {found}; this Penstock reads {VERSION}.")
         restored = cls(options)
         try:
             restored.offsets, restored.latest = extra["offsets"], extra["latest"]
