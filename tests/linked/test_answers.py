@@ -68,6 +68,19 @@ def test_many_answers(patterns: int) -> None:
         check(seed, patterns, {1: 30, 2: 40, 3: 16, 4: 8}[patterns])
 
 
+def test_resources_do_not_differ_from_themselves_but_nan_does() -> None:
+    table = pd.DataFrame(
+        {"s": ["a", "b", "_:c"], "p": "p", "o": [float("nan"), float("nan"), 1.0], "start": 0}
+    )
+    text = "SELECT * FROM STREAM w {{ ?a p ?x ?T . ?b p ?y ?U . FILTER ({}) }} CONTEXT ((?T - ?U) <= 1)"
+    pairs = {(i, j) for i in range(3) for j in range(3)}
+    same = {(i, i) for i in range(3)}
+    assert set(answers_of(text.format("?a != ?b"), table)) == pairs - same
+    assert set(answers_of(text.format("?x != ?y"), table)) == pairs - {(2, 2)}
+    assert set(answers_of(text.format("?a != ?y"), table)) == pairs
+    assert set(answers_of(text.format("!(?a = ?b)"), table)) == pairs - same
+
+
 def test_batches_change_nothing() -> None:
     random = Random(3)
     for _ in range(10):

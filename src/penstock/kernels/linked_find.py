@@ -80,9 +80,12 @@ def find(store, index, scheme, conditions, columns, scratch, out, row):
         left, right = place_of_side(scheme, step, 0), place_of_side(scheme, step, 1)
         for at in range(span[left, 0], span[left, 1]):
             key = new_key(scheme, columns, scratch, step, 0, at)
-            if key >= 0 and not (
-                ask(store, index, scheme, conditions, columns, scratch, out, step, 0, at, key)
-                and pair(store, scheme, conditions, columns, scratch, out, step, at, right, key)
+            if key < 0:
+                continue
+            if not ask(store, index, scheme, conditions, columns, scratch, out, step, 0, at, key):
+                return False
+            if scheme.twice[step] and not pair(
+                store, scheme, conditions, columns, scratch, out, step, at, right, key
             ):
                 return False
         for at in range(span[right, 0], span[right, 1]):

@@ -46,6 +46,7 @@ class Scheme(NamedTuple):
     port_step: np.ndarray  # of a port of partial solutions: the step they wait for
     port_side: np.ndarray  # and on which side of it they are
     port_of: np.ndarray  # per step and side: where its tuples are found
+    twice: np.ndarray  # per step: whether what is new on one side may meet what is new on the other
     key_size: np.ndarray  # per step: the variables of the key
     key_part: np.ndarray  # step, side, variable -> pattern and position
     limit: np.ndarray  # pattern, other pattern, time -> how long after that time the other one may start

@@ -41,7 +41,7 @@ class Columns(NamedTuple):
 class Conditions(NamedTuple):
     """Per step of a plan, what a pair must fulfil: from `first[step]` to `first[step + 1]` of each kind."""
 
-    same: np.ndarray  # two patterns and positions whose values are equal
+    same: np.ndarray  # two patterns and positions, and whether their values are equal (1) or are not (0)
     same_first: np.ndarray
     bound: np.ndarray  # two times and how they are compared
     most: np.ndarray
@@ -58,14 +58,14 @@ class Conditions(NamedTuple):
 @jit
 def passes(conditions, columns, rows, step):
     """Whether the triples of a partial solution go together; `rows` has the row of each pattern."""
+    same, bound = conditions.same, conditions.bound
     for i in range(conditions.same_first[step], conditions.same_first[step + 1]):
-        same = conditions.same[i]
-        if columns.value[rows[same[0]], same[1]] != columns.value[rows[same[2]], same[3]]:
+        one = columns.value[rows[same[i, 0]], same[i, 1]]
+        if (one == columns.value[rows[same[i, 2]], same[i, 3]]) != (same[i, 4] != 0):
             return False
     for i in range(conditions.bound_first[step], conditions.bound_first[step + 1]):
-        bound = conditions.bound[i]
-        a, b = _time(columns, rows, bound[0]), _time(columns, rows, bound[1])
-        kind, most = bound[2], conditions.most[i]
+        a, b = _time(columns, rows, bound[i, 0]), _time(columns, rows, bound[i, 1])
+        kind, most = bound[i, 2], conditions.most[i]
         if kind == 2:
             fine = a <= b
         elif kind == 3:

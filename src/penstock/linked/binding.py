@@ -169,7 +169,7 @@ def _conditions(plan: Plan, constants: list[Column]) -> Conditions:
         program_first.append(len(programs) - 1)
     deepest = max((len(program) for step in plan.steps for program in step.programs), default=0) + 2
     return Conditions(
-        same=np.array(same, np.int64).reshape(-1, 4),
+        same=np.array(same, np.int64).reshape(-1, 5),
         same_first=np.array(same_first, np.int64),
         bound=np.array(bounds, np.int64).reshape(-1, 3),
         most=np.array(most, np.float64),

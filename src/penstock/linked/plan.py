@@ -34,6 +34,7 @@ _CODES = {
     "||": programs.OR,
 }
 _ORDERING = {"<", "<=", ">", ">="}
+OBJECT = 2  # the position of the objects of triples
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,16 @@ class Step:
 
     sides: tuple[Tree, Tree]
     shared: list[str]
-    same: list[tuple[int, int, int, int]] = field(default_factory=list)
+    same: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
     programs: list[list[tuple[int, Any, int]]] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)  # the conditions in words
+
+    @property
+    def twice(self) -> bool:
+        """Whether the triple that arrives may be on both sides at once."""
+        single = all(isinstance(side, int) for side in self.sides)
+        return not (single and any(at == there and not equal for _, at, _, there, equal in self.same))
 
 
 @dataclass
@@ -143,6 +150,7 @@ class _Planner:
         limits = self._limits(matrix)
         shared = [step.shared for step in steps]
         scheme, ports = scheme_of(tree, shared, caches, self._position, self._owner, limits, gain)
+        scheme = scheme._replace(twice=np.array([True, *(step.twice for step in steps)]))
         return Plan(
             query,
             self.scale,
@@ -171,7 +179,7 @@ class _Planner:
         if len(step.shared) > 1 or self.hashed:
             for name in step.shared:
                 one, other = (self._owner(side, name) for side in pair)
-                step.same.append((one, self._position(one, name), other, self._position(other, name)))
+                step.same.append((one, self._position(one, name), other, self._position(other, name), 1))
         return step
 
     def _triple_names(self, pattern: int) -> tuple[str, ...]:
@@ -216,6 +224,11 @@ class _Planner:
             step.bounds += bounds
             step.shown.append(str(part))
             return
+        unlike = self._unlike(part)
+        if unlike is not None:
+            step.same.append(unlike)
+            step.shown.append(str(part))
+            return
         before = len(self.operands), len(self.constants)
         try:
             program = self._program(part)
@@ -225,6 +238,16 @@ class _Planner:
             return
         step.programs.append(program)
         step.shown.append(str(part))
+
+    def _unlike(self, part: Expression) -> tuple[int, int, int, int, int] | None:
+        """Where two variables stand that must differ, if both are resources: NaN differs from itself."""
+        if not isinstance(part, Call) or part.name != "!=":
+            return None
+        places = [self.homes.get(each.name) for each in part.arguments if isinstance(each, Var)]
+        if len(places) < 2 or any(place is None or place[1] == OBJECT for place in places):
+            return None
+        (one, at), (other, there) = (place for place in places if place is not None)
+        return one, at, other, there, 0
 
     def _names(self, pattern: int) -> set[str]:
         one = self.query.patterns[pattern]

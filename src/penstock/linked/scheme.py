@@ -89,6 +89,7 @@ def scheme_of(
         port_step=np.array(port_step, np.int64),
         port_side=np.array(port_side, np.int64),
         port_of=port_of,
+        twice=np.ones(count, np.bool_),
         key_size=np.array([0, *map(len, shared)], np.int64),
         key_part=key_part,
         limit=limits,
