@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import penstock as ps
 from penstock.cli import app
 from penstock.errors import PenstockError
 from penstock.experiments import policies
-from penstock.experiments.streams import missing, streams
+from penstock.experiments.streams import missing, regimes, streams
+from penstock.joins import arrivals_of
 from tests.data import DATA, real
 
 
@@ -72,6 +74,22 @@ def test_the_table_has_every_policy_and_the_optimum_where_it_can_be_found(tmp_pa
     (written,) = tmp_path.rglob("*regimes.csv")
     assert set(pd.read_csv(written)["part"]) == {"zipf", "walk", "bursts"}
     assert len(list(tmp_path.rglob("*.png"))) == 2
+
+
+def test_the_course_of_a_policy_is_that_of_a_run() -> None:
+    """Window by window as on a stream of the same keys, of which `learned` sees how near they are."""
+    part, within = 2_000, 500
+    left, right = regimes(part)
+    both = pd.concat([left.assign(stream=0), right.assign(stream=1)]).sort_values("ts", kind="stable")
+    join = ps.WindowJoin(within, ps.Fraction(0.2), policy="learned")
+    tuples = sum(join.configure(arrivals_of(left, right, "key", "ts")).capacities)
+    exact = ps.WindowJoin(within, ps.Tuples(len(both)), policy="fifo").start()
+    whole = exact.process(both["stream"], both["key"], both["ts"], both["ts"]).counts.reshape(-1, within)
+    course = [row["recall"] for row in policies.windows("learned", part, within)]
+    for numeric, same in ((True, True), (False, False)):
+        state = ps.WindowJoin(within, ps.Tuples(tuples), policy="learned").start(numeric=numeric)
+        found = state.process(both["stream"], both["key"], both["ts"], both["ts"]).counts.reshape(-1, within)
+        assert (course == (found.sum(axis=1) / whole.sum(axis=1)).tolist()) is same
 
 
 def test_an_unknown_experiment_is_refused() -> None:

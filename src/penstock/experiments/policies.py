@@ -17,7 +17,7 @@ from penstock.errors import BudgetError
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.plots import COLOURS, finish, heat, panels
 from penstock.experiments.streams import PARTS, Stream, available, regimes, streams
-from penstock.joins import Arrivals, JoinState, WindowJoin, arrivals_of
+from penstock.joins import Arrivals, WindowJoin, arrivals_of
 from penstock.policies import registered
 
 BUDGETS = (0.05, 0.2, 0.5)
@@ -94,21 +94,16 @@ def windows(policy: str, part: int, within: int) -> list[Row]:
     >>> [row["part"] for row in windows("lru", part=400, within=200)]
     ['zipf', 'zipf', 'walk', 'walk', 'bursts', 'bursts']
     """
-    arrivals = arrivals_of(*regimes(part), "key", "ts", "ms")
     join = WindowJoin(within, Fraction(0.2), policy=policy)
-    exact = join.exact_counts(arrivals, join.within.resolve("ms"))
-    state = JoinState(join.configure(arrivals))
-    found = state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row).counts
+    recalls = join.run(*regimes(part), on="key", time="ts").stats.recalls(within)
     return [
         {
-            "window": first // within + 1,
-            "part": PARTS[min(first // part, 2)],
+            "window": i + 1,
+            "part": PARTS[min(i * within // part, 2)],
             "source": "zipf, walk and bursts (generated)",
-            "recall": float(
-                found[first : first + within].sum() / max(1, exact[first : first + within].sum())
-            ),
+            "recall": float(recall),
         }
-        for first in range(0, len(exact), within)
+        for i, recall in enumerate(recalls)
     ]
 
 
