@@ -20,6 +20,7 @@ CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs di
 GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
+ENOUGH = 100  # results lately of a leader that is followed: looking often, one sees leads in a few by chance
 SHARE = 0.05  # of the memory, for the small ones together
 LEAST = 16  # tuples of a small one, unless the real one has fewer
 COUNTS = 0.3  # of a small one's memory, for its key counts
@@ -104,6 +105,8 @@ class Contest:
         results = self.grouped.sum(axis=1)
         leader = int(np.argmax(results))
         if leader == self.running or self.rested < REST or results[leader] <= 0:
+            return None
+        if not self.fresh and results[leader] < ENOUGH:
             return None
         if results[leader] < (1.0 + self.margin) * results[self.running] or not self._certain(leader):
             return None

@@ -13,9 +13,9 @@ from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS, Store
 from penstock.kernels.places import Places
-from penstock.kernels.scholar import Scholar, attend_batch, new_scholar
+from penstock.kernels.scholar import Scholar, attend_batch, new_scholar, teach
 from penstock.policies import Policy
-from penstock.policies.learned import Learned
+from penstock.policies.learned import Learned, LearnedState
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState
@@ -53,7 +53,8 @@ class Chooser(Follower[Policy]):
     def attend(self, batch: Batch, start: int, stop: int) -> Policy | None:
         """Arrivals have been processed: the history and the small joins hear of them.
 
-        Once an epoch is over: the policy to change to, if one is ahead for certain.
+        Once an epoch is over: the policy to change to, if one is ahead for certain. Then too the small join
+        of `learned` gets the weights that fit all keys: its sample has too few examples to find them.
         """
         if start == stop:
             return None
@@ -65,7 +66,13 @@ class Chooser(Follower[Policy]):
                 part = Batch(*(array[mine] if len(array) else array for array in batch))
                 for i, state in enumerate(self.small):
                     self.contest.add(i, part.key, state._run(part, False, False).counts)
-        return self.led(stop - start)
+        due = self.contest.due
+        leader = self.led(stop - start)
+        if self.contest.due != due:
+            for state in self.small:
+                if isinstance(state.policy, LearnedState):
+                    teach(state.policy.scholar, self.scholar)
+        return leader
 
     @property
     def bytes(self) -> int:
@@ -134,7 +141,7 @@ def small_config(config: Config, policy: Policy, halvings: int, most: float) -> 
         warmup=0,
         rates=None,
         sketch_bytes=min(config.sketch_bytes, 1024),
-        numeric=False,  # where a stream is now is not to be told from a sample of its keys
+        numeric=False,  # told where the streams are now by all arrivals, it chooses no better
     )
 
 
