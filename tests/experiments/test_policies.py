@@ -12,7 +12,8 @@ import penstock as ps
 from penstock.cli import app
 from penstock.errors import PenstockError
 from penstock.experiments import policies
-from penstock.experiments.streams import missing, regimes, streams
+from penstock.experiments.generated import periodic, popularity, regimes, sessions
+from penstock.experiments.streams import missing, streams
 from penstock.joins import arrivals_of
 from tests.data import DATA, real
 
@@ -29,10 +30,25 @@ def test_generated_streams_are_there_without_data() -> None:
     found = {stream.name: stream for stream in streams(quick=True)}
     assert {"zipf", "walk", "bursts", "gdj", "regimes"} <= set(found)
     assert not set(found) & set(missing())
-    assert {stream.tuned for stream in found.values()} == {True, False}
+    assert {stream.kind for stream in found.values()} == {"tuned", "seen", "apart"}
     for stream in found.values():
         assert stream.arrivals > 0
         assert 0 < stream.warmup <= stream.arrivals // 2
+
+
+def test_keys_of_generated_streams_come_as_told() -> None:
+    for side in periodic(quick=False):
+        gaps = side.groupby("key")["ts"].diff().dropna().groupby(side["key"])
+        often = gaps.count() >= 5
+        assert ((gaps.std() / gaps.mean())[often] < 0.15).all()
+        assert gaps.mean()[often].max() > 20 * gaps.mean()[often].min()
+    for side in sessions(quick=False):
+        life = side.groupby("key")["ts"].agg(["min", "max"])
+        assert (life["max"] - life["min"]).median() < 2_000 < side["ts"].max() / 20
+    both = pd.concat(popularity(quick=False))
+    early, late = (both["key"][mine].value_counts() for mine in (both["ts"] < 10_000, both["ts"] > 70_000))
+    near = both["key"][(both["ts"] > 10_000) & (both["ts"] < 20_000)].value_counts()
+    assert early.corr(near) > 0.4 > 0.2 > abs(early.corr(late))
 
 
 def test_real_streams_are_there_with_data() -> None:

@@ -1,7 +1,8 @@
 """Every policy on every stream: which share of the exact join's results each finds in how much memory.
 
-Recall counts from the third window on. A stream is marked `tuned` where policies were tuned while looking
-at it, `apart` where it was held apart; real ones are there if the folder of the data is given.
+Recall counts from the third window on. A stream is `tuned` where parameters were tuned on it, `seen` where
+policies took shape while looking at it, `apart` where it was added when they were finished, and nothing was
+changed after that; real ones are there if the folder of the data is given.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import pandas as pd
 from penstock.budget import Fraction
 from penstock.errors import BudgetError
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
+from penstock.experiments.generated import PARTS, regimes
 from penstock.experiments.plots import COLOURS, finish, heat, panels
-from penstock.experiments.streams import PARTS, Stream, available, regimes, streams
+from penstock.experiments.streams import Stream, available, streams
 from penstock.joins import Arrivals, WindowJoin, arrivals_of
 from penstock.policies import registered
 
@@ -75,7 +77,7 @@ def recall(stream: str, budget: float, policy: str, quick: bool, data: str | Non
     choice = stats.choice
     return [
         {
-            "kind": "tuned" if found.tuned else "apart",
+            "kind": found.kind,
             "real": found.real,
             "source": found.name if found.real else f"{found.name} (generated)",
             "recall": stats.recall,
@@ -152,7 +154,7 @@ def every_cell(scope: Scope) -> Figure:
 
     return Figure(
         "recall",
-        "Recall from the third window on, by stream (tuned: looked at while tuning; apart: not) and budget",
+        "Recall from the third window on, by stream (tuned on, seen meanwhile, or held apart) and budget",
         "every policy on every stream",
         trials,
         draw,
