@@ -59,7 +59,7 @@ class Contest:
     """
 
     def __init__(
-        self, candidates: int, size: int, margin: float, halvings: int | None, fresh: bool = False
+        self, candidates: int, size: int, margin: float, halvings: float | None, fresh: bool = False
     ) -> None:
         self.margin, self.halvings, self.fresh = margin, halvings, fresh
         self.longest = min(max(EPOCH[0], size), EPOCH[1])
@@ -190,7 +190,7 @@ class Follower(Generic[Candidate]):
         policies: Sequence[Candidate],
         size: int,
         margin: float,
-        halvings: int | None,
+        halvings: float | None,
         fresh: bool = False,
     ) -> None:
         self.policies = list(policies)
@@ -233,7 +233,7 @@ def halvings_for(candidates: int, most: float, sized: Callable[[int], tuple[int,
     return None
 
 
-def sampled(key: np.ndarray, halvings: int) -> np.ndarray:
+def sampled(key: np.ndarray, halvings: float) -> np.ndarray:
     """Which keys are in a sample of one in 2^halvings.
 
     >>> import numpy as np
@@ -241,7 +241,13 @@ def sampled(key: np.ndarray, halvings: int) -> np.ndarray:
     >>> int(sampled(np.arange(1_000), 0).sum()), 80 < int(sampled(np.arange(1_000), 3).sum()) < 170
     (1000, True)
     """
-    return (_mixed(key) >> np.uint64(40)) & np.uint64((1 << halvings) - 1) == 0
+    whole = int(halvings)
+    mixed = _mixed(key)
+    inside = (mixed >> np.uint64(40)) & np.uint64((1 << whole) - 1) == 0
+    if whole != halvings:
+        share = np.uint64(round(0.5 ** (halvings - whole) * (1 << 16)))
+        inside &= (mixed >> np.uint64(8)) & np.uint64((1 << 16) - 1) < share
+    return inside
 
 
 def _mixed(key: np.ndarray) -> np.ndarray:

@@ -146,6 +146,23 @@ def test_the_small_joins_keep_to_their_share() -> None:
     assert ps.WindowJoin(40, ps.Bytes("64 KiB"), policy="auto").start().choice is not None
 
 
+def test_there_is_a_sample_for_every_size_of_buffer() -> None:
+    """As small as the 16 tuples that suffice, which nearly fill the 64 KiB that there are at least."""
+    for n in (16, 24, 30, 40, 60, 98, 229, 500, 916, 2_292, 5_000):
+        state = started("auto", ps.Tuples(n))
+        assert state.chooser is not None
+        for small in state.chooser.small:
+            assert sum(small.config.capacities) >= 16
+        assert len(state.chooser.small) == 6
+        assert state.chooser.bytes <= max(0.05 * state.table_bytes, 64 << 10)
+    keys = np.arange(100_000)
+    groups = [contest.Contest(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
+    for asked in groups:
+        mine = keys[contest.sampled(keys, asked.halvings or 0)]
+        asked.add(0, mine, np.ones(len(mine)))
+        assert asked.gained.min() > 0.8 * asked.gained.max()
+
+
 def test_the_small_join_of_learned_has_the_weights_of_all_keys() -> None:
     """Of which a sample has too few examples to find them by itself."""
     state = ps.WindowJoin(2_000, ps.Tuples(600), policy="auto:candidates=lru/learned").start()
@@ -192,7 +209,7 @@ def test_candidates_have_options() -> None:
 
 def test_a_sample_of_keys_is_a_share_of_them() -> None:
     keys = np.arange(-50_000, 50_000)
-    for halvings in (0, 1, 3, 6):
+    for halvings in (0, 0.25, 1, 1.5, 3, 5.875, 6):
         assert contest.sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
+from penstock.contest import COUNTS, LEAST, MOST_HALVINGS, SHARE, Contest, Follower, sampled
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
@@ -19,6 +20,8 @@ from penstock.policies.learned import Learned, LearnedState
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState
+
+STEPS = 8  # from one halving of the keys to the next: the 16 tuples that suffice nearly fill the 64 KiB
 
 
 class Chooser(Follower[Policy]):
@@ -120,7 +123,7 @@ def new_scholar_for(config: Config, places: Places | None = None) -> Scholar:
     )
 
 
-def small_config(config: Config, policy: Policy, halvings: int, most: float) -> Config:
+def small_config(config: Config, policy: Policy, halvings: float, most: float) -> Config:
     """The join of the sample: a budget scaled alike, and a window too where that counts rows."""
     scale = 0.5**halvings
     window = config.window
@@ -177,13 +180,18 @@ def tables_of(config: Config) -> int:
     return max(_tables(config)) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
 
 
-def sampling(config: Config, most: float) -> int | None:
+def sampling(config: Config, most: float) -> float | None:
     """How often the keys are halved until the small joins fit into what they may take; None if never."""
     policies = config.policy.among()  # type: ignore[attr-defined]
 
-    def sized(halvings: int) -> tuple[int, float]:
-        scaled = [small_config(config, policy, halvings, most) for policy in policies]
-        taken = sum(table_bytes(small.build(), small.build_flow()) for small in scaled)
-        return sum(scaled[0].capacities), taken
+    def scaled(step: int) -> list[Config]:
+        return [small_config(config, policy, step / STEPS, most) for policy in policies]
 
-    return halvings_for(len(policies), most, sized)
+    def fits(step: int) -> bool:
+        return sum(table_bytes(small.build(), small.build_flow()) for small in scaled(step)) <= most
+
+    steps = range(STEPS * MOST_HALVINGS if len(policies) > 1 else 0)
+    found = bisect_left(steps, True, key=fits)
+    if found == len(steps) or (found > 0 and sum(scaled(found)[0].capacities) < LEAST):
+        return None
+    return found / STEPS
