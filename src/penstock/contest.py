@@ -20,11 +20,11 @@ CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs di
 GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
-ENOUGH = 100  # results lately of a leader that is followed: looking often, one sees leads in a few by chance
 SHARE = 0.05  # of the memory, for the small ones together
 LEAST = 16  # tuples of a small one, unless the real one has fewer
 COUNTS = 0.3  # of a small one's memory, for its key counts
 MOST_HALVINGS = 20
+ENOUGH = 100  # results lately of a leader that is followed: looking often, one sees leads in a few by chance
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,20 @@ def test_the_table_has_every_policy_and_the_optimum_where_it_can_be_found(tmp_pa
     assert len(list(tmp_path.rglob("*.png"))) == 2
 
 
+def test_streams_held_apart_are_judged_with_the_others_and_shown_apart() -> None:
+    cells = [("a", "seen", 1.0), ("b", "tuned", 0.99), ("c", "apart", 0.7)]
+    rows = [
+        {"stream": stream, "kind": kind, "real": False, "budget": 0.2, "policy": policy, "recall": recall}
+        for stream, kind, ratio in cells
+        for policy, recall in (("lru", 0.5), ("learned", 0.5 * ratio))
+    ]
+    claim = policies.judge_cells(pd.DataFrame(rows))[0]
+    assert claim.holds is False
+    assert "known before 2 of 2, mean 0.995, the least 0.990 (b, 20%)" in claim.measured
+    assert "held apart 0 of 1, mean 0.700, the least 0.700 (c, 20%)" in claim.measured
+    assert policies.judge_cells(pd.DataFrame(rows[:4]))[0].holds
+
+
 def test_the_course_of_a_policy_is_that_of_a_run() -> None:
     """Window by window as on a stream of the same keys, of which `learned` sees how near they are."""
     part, within = 2_000, 500

@@ -112,6 +112,16 @@ def available(data: str | Path | None = None) -> list[str]:
     return [name for name in _SOURCES if name not in absent]
 
 
+def held_apart(name: str) -> bool:
+    """Whether a stream was added when the policies were finished.
+
+    >>> from penstock.experiments.streams import held_apart
+    >>> held_apart("zipf"), held_apart("sessions")
+    (False, True)
+    """
+    return _SOURCES[name].kind == "apart"
+
+
 def missing(data: str | Path | None = None, names: list[str] | None = None) -> dict[str, str]:
     """The streams whose files are not at hand, with the name of the file.
 
