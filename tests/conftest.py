@@ -29,6 +29,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "EPOCH", (25, 25))
     monkeypatch.setattr(contest, "CERTAIN", 0.0)
     monkeypatch.setattr(contest, "AGREED", 0.0)
+    monkeypatch.setattr(contest, "ENOUGH", 0)
     monkeypatch.setattr(contest, "FADE", 0.3)
     monkeypatch.setattr(contest, "WATCHED", 5)
     monkeypatch.setattr(contest, "PAUSE", 3)

@@ -27,6 +27,7 @@ SHARE = 0.05  # of the memory, for the small ones together
 LEAST = 16  # tuples of a small one, unless the real one has fewer
 COUNTS = 0.3  # of a small one's memory, for its key counts
 MOST_HALVINGS = 20
+ENOUGH = 100  # results lately of a leader that is followed: looking often, one sees leads in a few by chance
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Contest:
     """
 
     def __init__(
-        self, candidates: int, size: int, margin: float, halvings: int | None, fresh: bool = False
+        self, candidates: int, size: int, margin: float, halvings: float | None, fresh: bool = False
     ) -> None:
         self.margin, self.halvings, self.fresh = margin, halvings, fresh
         self.longest = min(max(EPOCH[0], size), EPOCH[1])
@@ -136,6 +137,8 @@ class Contest:
         results = self.grouped.sum(axis=1)
         leader = int(np.argmax(results))
         if leader == self.running or self.rested < REST or results[leader] <= 0:
+            return None
+        if not self.fresh and results[leader] < ENOUGH:
             return None
         if results[leader] < (1.0 + self.margin) * results[self.running] or not self._certain(leader):
             return None
@@ -220,7 +223,7 @@ class Follower(Generic[Candidate]):
         policies: Sequence[Candidate],
         size: int,
         margin: float,
-        halvings: int | None,
+        halvings: float | None,
         fresh: bool = False,
     ) -> None:
         self.policies = list(policies)
@@ -263,7 +266,7 @@ def halvings_for(candidates: int, most: float, sized: Callable[[int], tuple[int,
     return None
 
 
-def sampled(key: np.ndarray, halvings: int) -> np.ndarray:
+def sampled(key: np.ndarray, halvings: float) -> np.ndarray:
     """Which keys are in a sample of one in 2^halvings.
 
     >>> import numpy as np
@@ -271,7 +274,13 @@ def sampled(key: np.ndarray, halvings: int) -> np.ndarray:
     >>> int(sampled(np.arange(1_000), 0).sum()), 80 < int(sampled(np.arange(1_000), 3).sum()) < 170
     (1000, True)
     """
-    return (_mixed(key) >> np.uint64(40)) & np.uint64((1 << halvings) - 1) == 0
+    whole = int(halvings)
+    mixed = _mixed(key)
+    inside = (mixed >> np.uint64(40)) & np.uint64((1 << whole) - 1) == 0
+    if whole != halvings:
+        share = np.uint64(round(0.5 ** (halvings - whole) * (1 << 16)))
+        inside &= (mixed >> np.uint64(8)) & np.uint64((1 << 16) - 1) < share
+    return inside
 
 
 def _mixed(key: np.ndarray) -> np.ndarray:

@@ -54,6 +54,15 @@ def test_plan_of_a_csv_and_a_parquet_file(files, tmp_path: Path) -> None:
     assert f"30 % of the results need {expected.answer.budget} with {expected.answer.policy}" in result.stdout
 
 
+def test_candidates_with_options(files) -> None:
+    """Commas are between policies and between options, colons between those of a candidate."""
+    wanted = ["lru", "auto:candidates=gdj:initial=0.3:method=2/lru,margin=0.05", "fifo"]
+    words = [*OPTIONS[:5], ",".join(wanted), *OPTIONS[6:]]
+    result = run("plan", *files, *words, "--within", "120", "--json", "-", "--no-plot")
+    assert result.exit_code == 0, result.output
+    assert {row["policy"] for row in json.loads(result.stdout)} == set(wanted)
+
+
 @pytest.mark.nojit
 def test_json_to_stdout_stands_alone(files) -> None:
     result = run("plan", *files, *OPTIONS, "--within", "120", "--json", "-", "--no-plot")

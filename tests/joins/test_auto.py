@@ -22,6 +22,7 @@ from penstock.workloads import zipf_pair
 from tests.joins.test_contract import Feed, feed, trajectory
 
 FEW = "auto:candidates=fifo/prob/lru"
+LEARNING = "auto:candidates=fifo/learned/lru"
 
 
 def started(policy: str, budget: Any = None, **options: Any) -> ps.JoinState:
@@ -46,27 +47,29 @@ def test_it_follows_the_leader() -> None:
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("policy", [FEW, LEARNING])
 @pytest.mark.parametrize("step", ["arrival", "tick"])
 @settings(max_examples=10, suppress_health_check=[], deadline=None)
 @given(seed=st.integers(0, 99), cuts=st.lists(st.floats(0, 1), max_size=5))
-def test_changes_do_not_depend_on_batches(step: str, seed: int, cuts: list[float]) -> None:
+def test_changes_do_not_depend_on_batches(policy: str, step: str, seed: int, cuts: list[float]) -> None:
     arrivals = feed(400, seed, keys=20)
     options: dict[str, Any] = {"step": step, "seed": seed, "drop_rate": 0.2 if seed % 3 == 0 else 0.0}
-    one = started(FEW, **options)
+    one = started(policy, **options)
     whole = trajectory(one, arrivals, [])
     one.check()
-    many = started(FEW, **options)
+    many = started(policy, **options)
     assert trajectory(many, arrivals, sorted(int(cut * 400) for cut in cuts)) == whole
     assert many.choice == one.choice
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("policy", [FEW, LEARNING])
 @pytest.mark.parametrize("step", ["arrival", "tick"])
-def test_a_restored_state_chooses_alike(step: str) -> None:
+def test_a_restored_state_chooses_alike(policy: str, step: str) -> None:
     changed = 0
     for seed in range(6):
         arrivals = feed(500, seed, keys=20)
-        original = started(FEW, step=step)
+        original = started(policy, step=step)
         original.process(*arrivals.cut(0, 260))
         copy = ps.JoinState.restore(original.snapshot())
         copy.check()
@@ -143,9 +146,70 @@ def test_the_small_joins_keep_to_their_share() -> None:
     assert ps.WindowJoin(40, ps.Bytes("64 KiB"), policy="auto").start().choice is not None
 
 
+def test_there_is_a_sample_for_every_size_of_buffer() -> None:
+    """As small as the 16 tuples that suffice, which nearly fill the 64 KiB that there are at least."""
+    for n in (16, 24, 30, 40, 60, 98, 229, 500, 916, 2_292, 5_000):
+        state = started("auto", ps.Tuples(n))
+        assert state.chooser is not None
+        for small in state.chooser.small:
+            assert sum(small.config.capacities) >= 16
+        assert len(state.chooser.small) == 6
+        assert state.chooser.bytes <= max(0.05 * state.table_bytes, 64 << 10)
+    keys = np.arange(100_000)
+    groups = [contest.Contest(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
+    for asked in groups:
+        mine = keys[contest.sampled(keys, asked.halvings or 0)]
+        asked.add(0, mine, np.ones(len(mine)))
+        assert asked.gained.min() > 0.8 * asked.gained.max()
+
+
+def test_the_small_join_of_learned_has_the_weights_of_all_keys() -> None:
+    """Of which a sample has too few examples to find them by itself."""
+    state = ps.WindowJoin(2_000, ps.Tuples(600), policy="auto:candidates=lru/learned").start()
+    assert state.chooser is not None
+    real, small = state.chooser.scholar, state.chooser.small[1].policy.scholar
+    keys = np.random.default_rng(0).zipf(1.3, 24_000) % 500
+    n = np.arange(24_000)
+    state.process(n % 2, keys, n, n)
+    assert (small.regression.weight == real.regression.weight).all()
+    assert (real.regression.weight != real.regression.prior).any()
+    assert 0 < small.regression.examples.sum() < real.regression.examples.sum()
+
+
+def test_a_lead_in_a_few_results_is_chance() -> None:
+    """However sure epochs and groups of keys are of it."""
+    key = np.arange(16)
+    for each, follows in ((0.1, None), (10.0, 1)):
+        asked = contest.Contest(2, size=512, margin=0.01, halvings=3)
+        for _ in range(40):
+            asked.add(0, key, np.full(16, 0.8 * each))
+            asked.add(1, key, np.full(16, each))
+            leader = asked.after(512)
+        assert leader == follows
+
+
+def test_candidates_have_options() -> None:
+    """In text, on objects, and through a snapshot."""
+    text = "auto:candidates=gdj:initial=0.3:method=2/clock-exp:rho=0.5/lru,margin=0.02"
+    policy = ps.policies.get(text)
+    assert policy.among() == [
+        ps.policies.GreedyDualJoin(initial=0.3, method=2), ps.policies.ClockExp(rho=0.5), ps.policies.Lru()
+    ]  # fmt: skip
+    assert policy == ps.policies.Auto(policy.among(), margin=0.02) == ps.policies.get(policy.spell())
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    arrivals = feed(1_200, 3, keys=40)
+    state = ps.WindowJoin(40, ps.Tuples(16), policy="auto:candidates=gdj:initial=0.3/gdj:initial=0.9").start()
+    state.process(*arrivals.cut(0, 700))
+    state = ps.JoinState.restore(state.snapshot())
+    state.process(*arrivals.cut(700, 1_200))
+    assert state.choice is not None
+    assert list(state.choice.estimates) == ["gdj:initial=0.3", "gdj"]
+    assert len(set(state.choice.estimates.values())) == 2
+
+
 def test_a_sample_of_keys_is_a_share_of_them() -> None:
     keys = np.arange(-50_000, 50_000)
-    for halvings in (0, 1, 3, 6):
+    for halvings in (0, 0.25, 1, 1.5, 3, 5.875, 6):
         assert contest.sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
 
 
@@ -197,6 +261,11 @@ def test_what_is_refused() -> None:
         ps.policies.get("auto:candidates=lru/nobody")
     with pytest.raises(PolicyOptionError, match="margin"):
         ps.policies.get("auto:margin=2")
+    for candidates in (7, (), ("lru", 7)):
+        with pytest.raises(PolicyOptionError, match="names of policies"):
+            ps.policies.Auto(candidates=candidates)  # type: ignore[arg-type]
+    with pytest.raises(PolicyOptionError, match="initial"):
+        ps.policies.get("auto:candidates=lru/gdj:initial=7")
     assert ps.policies.get("auto:candidates=lru").among() == [ps.policies.Lru()]
 
 

@@ -271,3 +271,10 @@ def test_unknown_measure_of_distortion() -> None:
     stats = ps.WindowJoin(**GOOD).run(TABLE, TABLE, on="key", time="ts").stats
     with pytest.raises(PenstockError, match="'sse'"):
         stats.distortion("see")
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True, "all"])
+def test_recalls_are_of_some_arrivals_each(every: Any) -> None:
+    stats = ps.WindowJoin(**GOOD).run(TABLE, TABLE, on="key", time="ts").stats
+    with pytest.raises(PenstockError, match="every="):
+        stats.recalls(every)

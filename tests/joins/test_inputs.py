@@ -390,6 +390,7 @@ def test_empty_streams(kind: str, policy: str) -> None:
             assert run.stats.results == run.stats.exact == run.pairs.num_rows == 0
             assert run.stats.recall == 1
             assert run.stats.distortion().sse == 0
+            assert len(run.stats.recalls(5)) == -(-run.stats.arrivals // 5)
 
 
 def test_empty_lists_and_columns_of_nulls() -> None:

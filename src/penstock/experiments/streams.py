@@ -1,6 +1,7 @@
 """The streams of the experiments: real ones where their files are at hand, generated ones otherwise.
 
-A stream that was looked at while a policy was tuned says so; the others were held apart.
+Each says how far it is known to the policies: `tuned` if parameters were tuned on it, `seen` if what policies
+do on it was looked at while they took shape, `apart` if it was added when they were finished.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import pandas as pd
 
 from penstock import workloads
 from penstock.errors import PenstockError, hint
+from penstock.experiments.generated import drift, periodic, popularity, regimes, sessions, split
 
 HOUR = 3_600_000
-PARTS = ("zipf", "walk", "bursts")  # of `regimes`
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Stream:
     right: pd.DataFrame
     on: Any
     within: int
-    tuned: bool  # whether policies were tuned on it
+    kind: str  # tuned, seen or apart
     real: bool
 
     @property
@@ -60,7 +61,7 @@ class _Source:
     about: str
     within: int
     on: Any = "key"
-    tuned: bool = False
+    kind: str = "apart"
     file: str = ""
     quick_within: int | None = None
 
@@ -95,7 +96,7 @@ def streams(
             left, right = source.make(quick)
         within = source.quick_within if quick and source.quick_within else source.within
         found.append(
-            Stream(name, source.about, left, right, source.on, within, source.tuned, bool(source.file))
+            Stream(name, source.about, left, right, source.on, within, source.kind, bool(source.file))
         )
     return found
 
@@ -109,6 +110,16 @@ def available(data: str | Path | None = None) -> list[str]:
     """
     absent = missing(data)
     return [name for name in _SOURCES if name not in absent]
+
+
+def held_apart(name: str) -> bool:
+    """Whether a stream was added when the policies were finished.
+
+    >>> from penstock.experiments.streams import held_apart
+    >>> held_apart("zipf"), held_apart("sessions")
+    (False, True)
+    """
+    return _SOURCES[name].kind == "apart"
 
 
 def missing(data: str | Path | None = None, names: list[str] | None = None) -> dict[str, str]:
@@ -133,36 +144,31 @@ def _head(part: pd.DataFrame, left: pd.DataFrame, right: pd.DataFrame) -> pd.Dat
     return part[part["ts"] <= ts[len(ts) // 10]].reset_index(drop=True)
 
 
-def _split(table: pd.DataFrame, is_left: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
-    mine = np.asarray(is_left)
-    return tuple(table[side].reset_index(drop=True) for side in (mine, ~mine))  # type: ignore[return-value]
-
-
 def _milliseconds(times: pd.Series) -> np.ndarray:
     return pd.to_datetime(times, utc=True).astype("datetime64[ms, UTC]").astype(np.int64).to_numpy()
 
 
 def _stock(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     trades = pd.read_parquet(path, columns=["ms", "symbol", "price", "side"]).rename(columns={"ms": "ts"})
-    return _split(trades, trades["side"] == "B")
+    return split(trades, trades["side"] == "B")
 
 
 def _stock_volume(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     trades = pd.read_parquet(path, columns=["ms", "symbol", "volume", "side"]).rename(columns={"ms": "ts"})
-    return _split(trades, trades["side"] == "B")
+    return split(trades, trades["side"] == "B")
 
 
 def _beijing(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     hourly = pd.read_parquet(path, columns=["time", "station", "DEWP"]).dropna()
     table = pd.DataFrame({"key": hourly["DEWP"], "ts": _milliseconds(hourly["time"])})
-    return _split(table, hourly["station"].rank(method="dense") % 2 == 1)
+    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
 
 
 def _nyc(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     hourly = pd.read_parquet(path, columns=["time_hour", "origin", "dewp"]).dropna()
     hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
     table = pd.DataFrame({"key": hourly["dewp"], "ts": _milliseconds(hourly["time_hour"])})
-    return _split(table, hourly["origin"] == "EWR")
+    return split(table, hourly["origin"] == "EWR")
 
 
 def _srbench(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -170,51 +176,47 @@ def _srbench(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     ts = _milliseconds(found["samplingtime"].str.slice(0, 19))
     order = np.argsort(ts, kind="stable")
     table = pd.DataFrame({"key": found["dewpoint"].to_numpy()[order], "ts": ts[order]})
-    return _split(table, found["stationid"].to_numpy()[order] % 2 == 0)
+    return split(table, found["stationid"].to_numpy()[order] % 2 == 0)
 
 
 def _sensors(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     found = pd.read_parquet(path)
     found = found[found["Variable"] == "RelativeAirHumidity"].sort_values("Fecha", kind="stable")
     table = pd.DataFrame({"key": found["Valor"].round(0), "ts": _milliseconds(found["Fecha"])})
-    return _split(table, found["Sitio"].rank(method="dense") % 2 == 1)
+    return split(table, found["Sitio"].rank(method="dense") % 2 == 1)
 
 
 def _shop(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     key = pd.read_parquet(path)["key"].to_numpy()
     table = pd.DataFrame({"key": key, "ts": np.arange(len(key))})
-    return _split(table, np.arange(len(key)) % 2 == 0)
+    return split(table, np.arange(len(key)) % 2 == 0)
 
 
-def _drift(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Zipf's law over 1,000 keys of which the ranks move on: every 100 arrivals one key is renewed."""
-    n, keys = (8_000 if quick else 80_000), 1_000
-    rng = np.random.default_rng(11)
-    probabilities = workloads.zipf_probabilities(keys, 0.9)
-    ts = np.arange(n)
-    ranks = rng.choice(keys, n, p=probabilities)
-    born = rng.integers(0, 40_000, keys)
-    key = ranks + keys * ((ts + born[ranks]) // 40_000)
-    left = rng.random(n) < 0.5
-    return _split(pd.DataFrame({"key": key, "ts": ts}), left)
+def _beijing_pressure(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time", "station", "PRES"]).dropna()
+    table = pd.DataFrame({"key": hourly["PRES"], "ts": _milliseconds(hourly["time"])})
+    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
 
 
-def regimes(part: int = 40_000, seed: int = 5) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Zipf, then a random walk, then bursts of keys: `part` arrivals of each in both streams together.
+def _nyc_wind(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time_hour", "origin", "wind_dir", "wind_speed"]).dropna()
+    hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
+    table = hourly[["wind_dir", "wind_speed"]].assign(ts=_milliseconds(hourly["time_hour"]))
+    return split(table, hourly["origin"] == "EWR")
 
-    >>> from penstock.experiments.streams import regimes
-    >>> left, right = regimes(300)
-    >>> len(left) + len(right)
-    900
-    """
-    rng = np.random.default_rng(seed)
-    zipf = rng.choice(1_000, part, p=workloads.zipf_probabilities(1_000, 0.75))
-    walk = 10_000 + np.cumsum(rng.choice([-1, 0, 1], part)) + np.rint(rng.normal(0, 10, part)).astype(int)
-    hot = 10**6 + np.repeat(rng.integers(0, 10**6, part // 50 + 1), 50)[:part]
-    place = np.maximum(0, np.arange(part) - rng.exponential(100, part).astype(int))
-    key = np.concatenate([zipf, walk, hot[place]])
-    table = pd.DataFrame({"key": key, "ts": np.arange(len(key))})
-    return _split(table, rng.random(len(key)) < 0.5)
+
+def _sensors_temp(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    found = pd.read_parquet(path)
+    found = found[found["Variable"] == "AirTemperature"].sort_values("Fecha", kind="stable")
+    table = pd.DataFrame({"key": found["Valor"].round(1), "ts": _milliseconds(found["Fecha"])})
+    return split(table, found["Sitio"].rank(method="dense") % 2 == 1)
+
+
+def _melbourne(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    daily = pd.read_csv(path)
+    half = len(daily) // 2
+    table = pd.DataFrame({"key": daily["maxtemp"], "ts": daily["day"] % half})
+    return split(table, daily["day"] < half)
 
 
 _SOURCES: dict[str, _Source] = {
@@ -223,14 +225,14 @@ _SOURCES: dict[str, _Source] = {
         "buys with sells on symbol and price, 10 minutes",
         600_000,
         ["symbol", "price"],
-        tuned=True,
+        kind="tuned",
         file="stock_trades.parquet",
     ),
     "beijing": _Source(
         _beijing,
         "stations on dew point, 7 days",
         168 * HOUR,
-        tuned=True,
+        kind="tuned",
         file="beijing_weather.parquet",
     ),
     "stock-volume": _Source(
@@ -238,61 +240,106 @@ _SOURCES: dict[str, _Source] = {
         "buys with sells on symbol and volume, 2 minutes",
         120_000,
         ["symbol", "volume"],
+        kind="seen",
         file="stock_trades.parquet",
     ),
-    "nyc": _Source(_nyc, "airports on dew point, 14 days", 336 * HOUR, file="nyc_weather.parquet"),
-    "srbench": _Source(_srbench, "stations on dew point, 1 hour", HOUR, file="srbench_observations.csv"),
-    "sensors": _Source(_sensors, "sites on humidity, 1 day", 24 * HOUR, file="wind_sensors.parquet"),
+    "nyc": _Source(
+        _nyc, "airports on dew point, 14 days", 336 * HOUR, kind="seen", file="nyc_weather.parquet"
+    ),
+    "srbench": _Source(
+        _srbench, "stations on dew point, 1 hour", HOUR, kind="seen", file="srbench_observations.csv"
+    ),
+    "sensors": _Source(
+        _sensors, "sites on humidity, 1 day", 24 * HOUR, kind="seen", file="wind_sensors.parquet"
+    ),
     "shop": _Source(
-        _shop, "even with odd requests for pages, 10,000 requests", 10_000, file="shop_requests.parquet"
+        _shop,
+        "even with odd requests for pages, 10,000 requests",
+        10_000,
+        kind="seen",
+        file="shop_requests.parquet",
     ),
     "zipf": _Source(
         lambda quick: workloads.zipf_pair(4_000 if quick else 40_000),
         "stationary Zipf 0.75, 1,000 keys, 5 seconds",
         5_000,
-        tuned=True,
+        kind="tuned",
         quick_within=500,
     ),
     "walk": _Source(
         lambda quick: workloads.walk(steps=2_000 if quick else 20_000),
         "two random walks, 1,000 ticks",
         1_000,
-        tuned=True,
+        kind="tuned",
         quick_within=200,
     ),
     "bursts": _Source(
         lambda quick: workloads.bursty_pair(20 if quick else 120, bursts=2 if quick else 12),
         "Zipf 0.75 with bursts of 50 times the rate, 5 seconds",
         5_000,
-        tuned=True,
+        kind="tuned",
     ),
     "gdj": _Source(
         lambda quick: workloads.gdj_pair(rate=2 if quick else 20),
         "GDJ's Pareto gaps, 100 keys, 60 minutes",
         60,
-        tuned=True,
+        kind="tuned",
     ),
     "gdj-1000": _Source(
         lambda quick: workloads.gdj_pair(rate=2 if quick else 20, keys=1_000, alpha=0.5, seed=3),
         "GDJ's Pareto gaps, 1,000 keys, 120 minutes",
         120,
+        kind="seen",
     ),
     "zipf-inverse": _Source(
         lambda quick: workloads.zipf_pair(4_000 if quick else 40_000, correlation="inverse", seed=4),
         "Zipf with inverse ranks, 5 seconds",
         5_000,
+        kind="seen",
         quick_within=500,
     ),
-    "drift": _Source(_drift, "Zipf 0.9 whose keys are renewed, 5,000 arrivals", 5_000, quick_within=1_000),
+    "drift": _Source(
+        drift, "Zipf 0.9 whose keys are renewed, 5,000 arrivals", 5_000, kind="seen", quick_within=1_000
+    ),
     "tower": _Source(
         lambda quick: workloads.tower(steps=2_000 if quick else 20_000, seed=2),
         "HEEB's TOWER: a linear trend with noise, 100 ticks",
         100,
+        kind="seen",
     ),
     "regimes": _Source(
         lambda quick: regimes(3_000 if quick else 40_000),
         "Zipf, then a walk, then bursts of keys, 5,000 arrivals",
         5_000,
+        kind="seen",
         quick_within=800,
+    ),
+    "beijing-pressure": _Source(
+        _beijing_pressure, "stations on air pressure, 3 days", 72 * HOUR, file="beijing_weather.parquet"
+    ),
+    "nyc-wind": _Source(
+        _nyc_wind,
+        "airports on direction and speed of the wind, 7 days",
+        168 * HOUR,
+        ["wind_dir", "wind_speed"],
+        file="nyc_weather.parquet",
+    ),
+    "sensors-temp": _Source(
+        _sensors_temp, "sites on air temperature, 1 day", 24 * HOUR, file="wind_sensors.parquet"
+    ),
+    "melbourne": _Source(
+        _melbourne,
+        "five years with the next five on the day's maximum, 60 days",
+        60,
+        file="melbourne_daily_max_temp.csv",
+    ),
+    "popularity": _Source(
+        popularity, "1,000 keys whose popularity wanders, 5,000 arrivals", 5_000, quick_within=1_000
+    ),
+    "periodic": _Source(
+        periodic, "400 keys, each with a period of its own, 5,000 ticks", 5_000, quick_within=1_000
+    ),
+    "sessions": _Source(
+        sessions, "keys of one session each, never seen again, 2,000 ticks", 2_000, quick_within=400
     ),
 }

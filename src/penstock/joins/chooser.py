@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
+from penstock.contest import COUNTS, LEAST, MOST_HALVINGS, SHARE, Contest, Follower, sampled
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
 from penstock.kernels.layout import ROWS, Store
 from penstock.kernels.places import Places
-from penstock.kernels.scholar import Scholar, attend_batch, new_scholar
+from penstock.kernels.scholar import Scholar, attend_batch, new_scholar, teach
 from penstock.policies import Policy
-from penstock.policies.learned import Learned
+from penstock.policies.learned import Learned, LearnedState
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState
+
+STEPS = 8  # from one halving of the keys to the next: the 16 tuples that suffice nearly fill the 64 KiB
 
 
 class Chooser(Follower[Policy]):
@@ -53,7 +56,8 @@ class Chooser(Follower[Policy]):
     def attend(self, batch: Batch, start: int, stop: int) -> Policy | None:
         """Arrivals have been processed: the history and the small joins hear of them.
 
-        Once an epoch is over: the policy to change to, if one is ahead for certain.
+        Once an epoch is over: the policy to change to, if one is ahead for certain. Then too the small join
+        of `learned` gets the weights that fit all keys: its sample has too few examples to find them.
         """
         if start == stop:
             return None
@@ -65,7 +69,13 @@ class Chooser(Follower[Policy]):
                 part = Batch(*(array[mine] if len(array) else array for array in batch))
                 for i, state in enumerate(self.small):
                     self.contest.add(i, part.key, state._run(part, False, False).counts)
-        return self.led(stop - start)
+        due = self.contest.due
+        leader = self.led(stop - start)
+        if self.contest.due != due:
+            for state in self.small:
+                if isinstance(state.policy, LearnedState):
+                    teach(state.policy.scholar, self.scholar)
+        return leader
 
     @property
     def bytes(self) -> int:
@@ -113,7 +123,7 @@ def new_scholar_for(config: Config, places: Places | None = None) -> Scholar:
     )
 
 
-def small_config(config: Config, policy: Policy, halvings: int, most: float) -> Config:
+def small_config(config: Config, policy: Policy, halvings: float, most: float) -> Config:
     """The join of the sample: a budget scaled alike, and a window too where that counts rows."""
     scale = 0.5**halvings
     window = config.window
@@ -134,7 +144,7 @@ def small_config(config: Config, policy: Policy, halvings: int, most: float) -> 
         warmup=0,
         rates=None,
         sketch_bytes=min(config.sketch_bytes, 1024),
-        numeric=False,  # where a stream is now is not to be told from a sample of its keys
+        numeric=False,  # told where the streams are now by all arrivals, it chooses no better
     )
 
 
@@ -170,13 +180,18 @@ def tables_of(config: Config) -> int:
     return max(_tables(config)) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
 
 
-def sampling(config: Config, most: float) -> int | None:
+def sampling(config: Config, most: float) -> float | None:
     """How often the keys are halved until the small joins fit into what they may take; None if never."""
     policies = config.policy.among()  # type: ignore[attr-defined]
 
-    def sized(halvings: int) -> tuple[int, float]:
-        scaled = [small_config(config, policy, halvings, most) for policy in policies]
-        taken = sum(table_bytes(small.build(), small.build_flow()) for small in scaled)
-        return sum(scaled[0].capacities), taken
+    def scaled(step: int) -> list[Config]:
+        return [small_config(config, policy, step / STEPS, most) for policy in policies]
 
-    return halvings_for(len(policies), most, sized)
+    def fits(step: int) -> bool:
+        return sum(table_bytes(small.build(), small.build_flow()) for small in scaled(step)) <= most
+
+    steps = range(STEPS * MOST_HALVINGS if len(policies) > 1 else 0)
+    found = bisect_left(steps, True, key=fits)
+    if found == len(steps) or (found > 0 and sum(scaled(found)[0].capacities) < LEAST):
+        return None
+    return found / STEPS

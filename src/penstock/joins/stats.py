@@ -62,6 +62,24 @@ class JoinStats:
         """
         return self.results / self.exact if self.exact else 1.0
 
+    def recalls(self, every: int) -> np.ndarray:
+        """The recall in the course of the run: one for each `every` arrivals, the last ones maybe of fewer.
+
+        >>> import penstock as ps
+        >>> data = {"key": [1, 1, 2, 3], "ts": [0, 1, 2, 3]}
+        >>> join = ps.WindowJoin(within=5, budget=ps.Tuples(2), policy="fifo")
+        >>> join.run(data, data, on="key", time="ts").stats.recalls(every=4).tolist()
+        [0.75, 1.0]
+        """
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+            raise PenstockError(f"every={every!r} is not allowed; it is a number of arrivals from 1 up.")
+        _, found, exact = self._histograms
+        first = np.arange(0, len(exact), every)
+        if len(first) == 0:
+            return np.empty(0)
+        found, exact = (np.add.reduceat(counts, first) for counts in (found, exact))
+        return np.where(exact > 0, found / np.maximum(exact, 1), 1.0)
+
     @cached_property
     def _distortion(self) -> Distortion:
         key, found, exact = self._histograms

@@ -51,7 +51,8 @@ PULL = 3  # towards the weights known beforehand
 FLOOR = 4  # of the variance of an example, as a share of the usual matches
 PACE = 5  # + stream: arrivals per unit of its clock; 0 as long as unknown
 USUAL = 7  # + stream: matches of an example, on average
-PARAMETERS = 9
+TAUGHT = 9  # 1 if the weights are those of another, and not fitted
+PARAMETERS = 10
 
 # Counters.
 OLDEST = 0  # of the examples under way
@@ -126,6 +127,12 @@ def new_scholar(
         random=new_generators(1),
         places=new_places() if places is None else anew(places),
     )
+
+
+def teach(scholar: Scholar, teacher: Scholar) -> None:
+    """Give a scholar, that of a sample with few examples of its own, the weights that another has by now."""
+    scholar.regression.weight[:] = teacher.regression.weight
+    scholar.parameters[TAUGHT] = 1.0
 
 
 @jit
@@ -262,11 +269,14 @@ def _conclude(scholar):
             expected += scholar.scratch[i] * regression.weight[stream, i]
         usual = parameters[USUAL + stream]
         usual += (came - usual) / min(regression.examples[stream] + 1.0, 256.0)
-        importance = 1.0 / (max(expected, 0.0) + parameters[FLOOR] * usual + 1e-3)
-        learn(regression, stream, scholar.scratch, came, importance, parameters[KEEP])
         parameters[USUAL + stream] = usual
-        if regression.examples[stream] % SOLVE == 0:
-            solve(regression, stream, parameters[PULL])
+        if parameters[TAUGHT] != 0.0:
+            regression.examples[stream] += 1
+        else:
+            importance = 1.0 / (max(expected, 0.0) + parameters[FLOOR] * usual + 1e-3)
+            learn(regression, stream, scholar.scratch, came, importance, parameters[KEEP])
+            if regression.examples[stream] % SOLVE == 0:
+                solve(regression, stream, parameters[PULL])
         elapsed = np.float64(scholar.clock[stream] - time)
         if elapsed > 0.0:
             pace, before = np.float64(now - born) / elapsed, parameters[PACE + stream]

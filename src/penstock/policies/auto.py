@@ -24,6 +24,9 @@ class Auto(Policy):
     `clock-exp` unless other candidates are given; a stream query among `gdj`, `prob` and `lru`, by a sample
     of its triples.
 
+    Candidates may have options: `auto:candidates=learned/gdj:initial=0.5/clock-exp:rho=0.99`. Several options
+    of one have a colon between them, `gdj:initial=0.5:method=2`.
+
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
     >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="auto:candidates=lru/prob")
@@ -55,11 +58,11 @@ class Auto(Policy):
     trial_bytes: ClassVar[int] = 64 << 10  # for the small buffers, where 5 % of the memory are less
 
     def __post_init__(self) -> None:
-        if isinstance(self.candidates, str):
-            object.__setattr__(self, "candidates", (self.candidates,))
-        self.require(
-            isinstance(self.candidates, tuple) and len(self.candidates) > 0, "candidates", "names of policies"
-        )
+        given = (self.candidates,) if isinstance(self.candidates, str | Policy) else self.candidates
+        fine = isinstance(given, tuple | list) and len(given) > 0
+        fine = fine and all(isinstance(each, str | Policy) for each in given)
+        self.require(fine, "candidates", "names of policies")
+        object.__setattr__(self, "candidates", tuple(_inner(each) for each in given))
         self.require(is_number(self.margin) and 0 <= self.margin <= 1, "margin", "from 0 to 1")
         for policy in self.among():
             unfit = policy.chooses or policy.needs_future or policy.needs_model or policy.reads_values
@@ -75,11 +78,25 @@ class Auto(Policy):
         >>> from penstock import policies
         >>> policies.Auto(candidates=("lru", "gdj:initial=0.5")).among()
         [Lru(), GreedyDualJoin(initial=0.5, method=1)]
+        >>> policies.get("auto:candidates=lru/gdj:initial=0.5:method=2").among()
+        [Lru(), GreedyDualJoin(initial=0.5, method=2)]
         """
         from penstock.policies.registry import get
 
-        return [get(name) for name in (default if self.candidates == CANDIDATES else self.candidates)]
+        return [get(_outer(each)) for each in (default if self.candidates == CANDIDATES else self.candidates)]
 
     def build(self, setting: Setting) -> Any:
         """The state of the first candidate; those of the others are built when they take over."""
         return self.among()[0].build(setting)
+
+
+def _inner(candidate: str | Policy) -> str:
+    """A candidate as it is spelled among the options of another policy, which have commas between them."""
+    text = candidate.spell() if isinstance(candidate, Policy) else candidate
+    return text.replace(",", ":")
+
+
+def _outer(candidate: str) -> str:
+    """The same as it is spelled on its own."""
+    name, colon, options = candidate.partition(":")
+    return name + colon + options.replace(":", ",")

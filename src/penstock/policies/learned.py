@@ -78,7 +78,7 @@ class Learned(Policy):
     )
     loses: ClassVar[str] = (
         "the stream is too short to learn from, or has just changed: it then trails the best fixed rule "
-        "for some windows"
+        "for some windows; and in a buffer of some dozens if keys match only after a while"
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
