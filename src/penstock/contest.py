@@ -17,6 +17,7 @@ EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and
 FRESH_EPOCH = 128  # at first, where the sample is not the same all the time
 FADE = 0.9  # what is left of an epoch's results when the next one is over
 CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs differ
+ALIKE_CERTAIN = 1.5  # the same among candidates that are alike, where a wrong one costs little
 GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
@@ -61,12 +62,20 @@ class Contest:
 
     By a sample that is not the same all the time (`fresh`), policies are compared rather than keys. Such a
     contest pauses again and again: small caches that took every arrival would take as long as the real one.
+    Candidates that are one policy with other parameters are `alike`, and so are their results: they are
+    compared without pauses, and followed on less evidence.
     """
 
     def __init__(
-        self, candidates: int, size: int, margin: float, halvings: int | None, fresh: bool = False
+        self,
+        candidates: int,
+        size: int,
+        margin: float,
+        halvings: int | None,
+        fresh: bool = False,
+        alike: bool = False,
     ) -> None:
-        self.margin, self.halvings, self.fresh = margin, halvings, fresh
+        self.margin, self.halvings, self.fresh, self.alike = margin, halvings, fresh, alike
         self.longest = min(max(EPOCH[0], size), EPOCH[1])
         self.epoch = max(size, min(FRESH_EPOCH, EPOCH[0])) if fresh else self.longest
         self.epoch = min(self.epoch, self.longest)
@@ -108,7 +117,7 @@ class Contest:
             self.epoch = min(self.epoch + self.epoch // 8, self.longest)
             self.due = self.arrivals + self.epoch
         self.gained = np.zeros_like(self.gained)
-        if self.fresh and leader is None:
+        if self.fresh and not self.alike and leader is None:
             self._next_phase()
         return leader
 
@@ -149,7 +158,7 @@ class Contest:
         """
         mean = self.ahead[leader, 0] / self.weight
         variance = max(0.0, self.ahead[leader, 1] / self.weight - mean**2)
-        if mean <= CERTAIN * math.sqrt(variance / self.weight):
+        if mean <= (ALIKE_CERTAIN if self.alike else CERTAIN) * math.sqrt(variance / self.weight):
             return False
         if self.fresh:
             return True
@@ -222,9 +231,10 @@ class Follower(Generic[Candidate]):
         margin: float,
         halvings: int | None,
         fresh: bool = False,
+        alike: bool = False,
     ) -> None:
         self.policies = list(policies)
-        self.contest = Contest(len(self.policies), size, margin, halvings, fresh)
+        self.contest = Contest(len(self.policies), size, margin, halvings, fresh, alike)
 
     @property
     def policy(self) -> Candidate:

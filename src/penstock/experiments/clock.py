@@ -41,9 +41,10 @@ def figure_2(scope: Scope) -> Figure:
         for ax, letter, name in zip(axes, "abc", names, strict=False):
             part = table[table.workload == name]
             unit, seconds = UNITS[name]
-            at = part.time / seconds
-            ax.fill_between(at, part.most, step="pre", color="#1f5fa8", alpha=0.25, label="most in the span")
-            ax.plot(at, part["mean"], drawstyle="steps-pre", color="#1f5fa8", linewidth=1.2, label="mean")
+            ends = [0.0, *part.time / seconds]
+            mean, most = ([each.iloc[0], *each] for each in (part["mean"], part.most))
+            ax.fill_between(ends, most, step="pre", color="#1f5fa8", alpha=0.25, label="most in the span")
+            ax.plot(ends, mean, drawstyle="steps-pre", color="#1f5fa8", linewidth=1.2, label="mean")
             ylabel = "tuples in the caches" if letter == "a" else ""
             finish(ax, title_of(letter, name), unit, ylabel, legend=None, ylim=(0, None))
         one_legend(drawing, axes)

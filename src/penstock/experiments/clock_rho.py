@@ -22,7 +22,7 @@ def rho_auto(scope: Scope) -> Figure:
     shares: dict[str, Any] = dict.fromkeys(workloads(scope), usual)
     if "television" in shares and not scope.quick:
         shares["television"] = (0.5, 0.25, 0.15, 0.05, 0.01)
-    shares[CHANGE] = scope.pick((0.05,), (0.2, 0.1, 0.05))
+    shares[CHANGE] = scope.pick((0.1,), (0.2, 0.1, 0.05))
     policies = [f"clock-exp:rho={rho}" for rho in (*FIXED, "auto")]
     trials = grid(scope, policies, shares)
 

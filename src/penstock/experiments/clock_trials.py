@@ -21,10 +21,10 @@ LABELS = {
 }
 # Readings or viewings, quick and full: eight minutes of sensors as in the paper, a tenth of its viewers.
 SIZES = {
-    "sensors": (12_000, 120_000),
+    "sensors": (24_000, 120_000),
     "srbench": (0, 0),  # as many as there are
-    "television": (24_000, 188_000),
-    "regimes": (24_000, 120_000),
+    "television": (40_000, 188_000),
+    "regimes": (60_000, 120_000),
 }
 
 
@@ -46,7 +46,7 @@ def given(scope: Scope, name: str, **more: Any) -> dict[str, Any]:
     >>> from penstock.experiments import Scope
     >>> from penstock.experiments.clock_trials import given
     >>> given(Scope(quick=True), "sensors")
-    {'workload': 'sensors', 'size': 12000, 'seed': 0, 'data': None}
+    {'workload': 'sensors', 'size': 24000, 'seed': 0, 'data': None}
     """
     data = scope.folder if name == "srbench" else None
     return {"workload": name, "size": scope.pick(*SIZES[name]), "seed": scope.seed, "data": data} | more

@@ -55,7 +55,8 @@ class QueryChooser(Follower[Policy]):
         if plan.patterns > 1:
             self.halvings = halvings_for(len(policies), self.allowance, self._sized)
         margin = config.policy.margin  # type: ignore[attr-defined]
-        super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True)
+        alike = len({type(policy) for policy in policies}) == 1
+        super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True, alike=alike)
         self.small: list[Caches] | None = None  # until the background is known
 
     def _sized(self, halvings: int) -> tuple[int, float]:
