@@ -12,7 +12,7 @@ from penstock.experiments.clock_bytes import equal_bytes
 from penstock.experiments.clock_rho import rho_auto
 from penstock.experiments.clock_trials import LABELS, given, grid, need, workloads
 from penstock.experiments.figure import Claim, Figure, Scope, Trial
-from penstock.experiments.plots import finish, heat, lines, one_legend, panels
+from penstock.experiments.plots import finish, heat, lines, log_x, one_legend, panels
 
 EXPONENTIAL = ("0.25", "0.5", "0.75", "0.95")
 UNITS = {"sensors": ("seconds", 1), "srbench": ("hours", 3_600), "television": ("hours", 3_600)}
@@ -84,9 +84,10 @@ def _by_size(scope: Scope, name: str, measure: str, title: str, where: str) -> F
     def draw(table: Any) -> Any:
         drawing, axes = panels(len(names), width=4.2)
         for ax, letter, workload in zip(axes, "abc", names, strict=False):
-            lines(ax, table[table.workload == workload], "share", measure, "policy")
-            label = "cache, share of the most that is needed"
+            lines(ax, table[table.workload == workload], "percent", measure, "policy")
+            label = "cache, % of the most that is needed"
             finish(ax, title_of(letter, workload), label, "recall" if letter == "a" else "", ylim=(0, 1.02))
+            log_x(ax, [100 * size for size in sizes if size not in (0.6, 0.8) or scope.quick])
         one_legend(drawing, axes)
         return drawing
 
@@ -116,7 +117,9 @@ def _by_size(scope: Scope, name: str, measure: str, title: str, where: str) -> F
                 )
         return found
 
-    return Figure(name, title, where, trials, draw, claims)
+    return Figure(
+        name, title, where, trials, lambda table: draw(table.assign(percent=100 * table.share)), claims
+    )
 
 
 def figure_5(scope: Scope) -> Figure:

@@ -134,7 +134,7 @@ def recalls(
     """
     whole = exact(workload, size, seed, data)
     found = workload_of(workload, size, seed, data)
-    tuples, taken = max(4, int(share * whole.peak)), None
+    tuples, taken = max(2, int(share * whole.peak)), None
     if budget == "bytes":
         taken = _bytes_of_fifo(workload, size, seed, data, tuples)
     try:
