@@ -112,7 +112,9 @@ def test_how_equal_bytes_are_judged() -> None:
     equal = cells(POLICIES, "sensors", {"clock": 0.6, "lru": 0.7}, budget="tuples")
     taken = cells(POLICIES, "sensors", {"clock": 0.55, "fifo": 0.58, "lru": 0.7}, budget="bytes")
     taken.loc[taken.policy == "clock", "tuples"] = 7
-    room, fifo, rand, lru = judge_bytes(pd.concat([equal, taken]))
-    assert (room.holds, fifo.holds, rand.holds, lru.holds) == (True, False, True, None)
-    assert "clock 78%" in room.measured
-    assert "+0.100 recall on average; at 0 of these with equal bytes, -0.030" in fifo.measured
+    taken.loc[(taken.policy == "lru") & (taken.share == 0.1), "tuples"] = 7
+    claims = judge_bytes(pd.concat([equal, taken]))
+    assert [claim.holds for claim in claims] == [True, False, False, True, None]
+    assert "CLOCK has 78% of its tuples, fewer at 2 of 2 sizes" in claims[0].measured
+    assert "fewer at 1 of 2 sizes" in claims[1].measured
+    assert "+0.100 recall on average; at 0 of these with equal bytes, -0.030" in claims[2].measured

@@ -17,6 +17,12 @@ from penstock.experiments.plots import finish, heat, lines, log_x, one_legend, p
 EXPONENTIAL = ("0.25", "0.5", "0.75", "0.95")
 UNITS = {"sensors": ("seconds", 1), "srbench": ("hours", 3_600), "television": ("hours", 3_600)}
 RIVALS = {"fifo": "the data-agnostic FIFO", "rand": "the data-agnostic RANDOM", "lru": "LRU"}
+# By how much the paper has CLOCK ahead at most, on SRBench and on ViSTA-TV.
+AT_MOST = {
+    ("recall", "fifo"): ("50 times", "81 %"),
+    ("recall", "rand"): ("12 times", "78 %"),
+    ("stressed", "lru"): ("147 %", "162 %"),
+}
 LARGE = 0.7  # of what is needed: from here on all caches do
 
 
@@ -98,9 +104,11 @@ def _by_size(scope: Scope, name: str, measure: str, title: str, where: str) -> F
             small = by[by.index < LARGE]
             for other, said in RIVALS.items():
                 gain = small["clock"] / small[other].clip(lower=1e-9)
+                most = AT_MOST.get((measure, other))
+                there = "" if most is None else f" (there by up to {most[workload == 'television']})"
                 found.append(
                     Claim(
-                        f"{workload}: CLOCK outperforms {said}",
+                        f"{workload}: CLOCK outperforms {said}{there}",
                         f"{gain.min():.2f} to {gain.max():.2f} times its recall, ahead at "
                         f"{int((gain > 1).sum())} of {len(gain)} sizes below {LARGE:.0%}",
                         bool((gain > 1).all()),

@@ -49,18 +49,23 @@ def equal_bytes(scope: Scope) -> Figure:
 
 def judge(table: Any) -> list[Claim]:
     """Whether scores take room, and whether CLOCK is still ahead where it is with equal tuples."""
-    sized = table[table.budget == "bytes"].pivot(
-        index=["workload", "share"], columns="policy", values="tuples"
+    cells = ["workload", "share"]
+    held = table[table.budget == "bytes"].pivot(index=cells, columns="policy", values="tuples")
+    room = held.div(held["fifo"], axis=0).mean()
+    shown = ", ".join(
+        f"{policy} {room[policy]:.0%}" for policy in POLICIES if policy not in ("fifo", "clock")
     )
-    room = (sized.div(sized["fifo"], axis=0)).mean()
-    shown = ", ".join(f"{policy} {room[policy]:.0%}" for policy in POLICIES if policy != "fifo")
-    found = [
-        Claim(
-            "CLOCK has to invest additional memory in scores: FIFO and LRU may cache more in the same memory",
-            f"of FIFO's tuples, in the same bytes: {shown}",
-            bool(room["clock"] < min(room["fifo"], room["lru"])),
+    found = []
+    for rival, more in (("fifo", f" (others: {shown})"), ("lru", "")):
+        fewer = held["clock"] < held[rival]
+        share = (held["clock"] / held[rival].clip(lower=1)).mean()
+        found.append(
+            Claim(
+                f"CLOCK invests memory in scores: {rival.upper()} may cache more in the same memory",
+                f"CLOCK has {share:.0%} of its tuples, fewer at {fewer.sum()} of {len(held)} sizes{more}",
+                bool(fewer.all()),
+            )
         )
-    ]
     for name, part in table.groupby("workload", sort=False):
         by = part.pivot(index=["budget", "share"], columns="policy", values="recall")
         for rival in RIVALS:
