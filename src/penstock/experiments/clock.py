@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.experiments.clock_bytes import equal_bytes
 from penstock.experiments.clock_rho import rho_auto
-from penstock.experiments.clock_trials import LABELS, given, grid, need, workloads
+from penstock.experiments.clock_trials import BY_SIZE, LABELS, TUNED, given, grid, need, workloads
 from penstock.experiments.figure import Claim, Figure, Scope, Trial
 from penstock.experiments.plots import finish, heat, lines, log_x, one_legend, panels
 
@@ -83,7 +83,7 @@ def figure_4(scope: Scope) -> Figure:
 
 
 def _by_size(scope: Scope, name: str, measure: str, title: str, where: str) -> Figure:
-    sizes = scope.pick((0.05, 0.2, 0.6), (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0))
+    sizes = scope.pick(*BY_SIZE)
     names = workloads(scope)
     trials = grid(scope, ("rand", "fifo", "lru", "clock"), dict.fromkeys(names, sizes))
 
@@ -132,12 +132,7 @@ def _by_size(scope: Scope, name: str, measure: str, title: str, where: str) -> F
 
 def figure_5(scope: Scope) -> Figure:
     """How fast scores fade."""
-    shares: dict[str, Any] = {
-        "sensors": scope.pick((0.4, 0.1), (0.6, 0.4, 0.2, 0.1, 0.05)),
-        "srbench": scope.pick((0.4, 0.1), (0.6, 0.4, 0.2, 0.1, 0.05)),
-        "television": scope.pick((0.25, 0.05), (0.5, 0.25, 0.15, 0.05, 0.01)),
-    }
-    shares = {name: shares[name] for name in workloads(scope)}
+    shares = {name: scope.pick(*TUNED[name]) for name in workloads(scope)}
     policies = ("lru", *(f"clock-exp:rho={rho}" for rho in EXPONENTIAL), "clock")
     trials = grid(scope, policies, shares)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.experiments.clock_trials import LABELS, grid, workloads
+from penstock.experiments.clock_trials import BY_SIZE, LABELS, TUNED, grid, workloads
 from penstock.experiments.figure import Claim, Figure, Scope
 from penstock.experiments.plots import heat, panels
 
@@ -17,19 +17,19 @@ ENOUGH = 0.99
 
 
 def rho_auto(scope: Scope) -> Figure:
-    """Recall of `rho=auto` and of fixed rates, on every workload and on a change of regime."""
-    usual = scope.pick((0.05, 0.2), (0.6, 0.4, 0.2, 0.1, 0.05))
-    shares: dict[str, Any] = dict.fromkeys(workloads(scope), usual)
-    if "television" in shares and not scope.quick:
-        shares["television"] = (0.5, 0.25, 0.15, 0.05, 0.01)
+    """Recall of `rho=auto` and of fixed rates, for every cache of the figures and a change of regime."""
+    shares: dict[str, Any] = {
+        name: sorted({*scope.pick(*BY_SIZE), *scope.pick(*TUNED[name])} - {1.0}, reverse=True)
+        for name in workloads(scope)
+    }
     shares[CHANGE] = scope.pick((0.1,), (0.2, 0.1, 0.05))
     policies = [f"clock-exp:rho={rho}" for rho in (*FIXED, "auto")]
     trials = grid(scope, policies, shares)
 
     def draw(table: Any) -> Any:
-        columns = -(-len(shares) // 2)
-        drawing, axes = panels(columns, 2, width=5.2, height=3.0)
-        for number, (ax, name) in enumerate(zip(axes, shares, strict=False)):
+        columns = 2 if len(shares) == 4 else len(shares)
+        drawing, axes = panels(columns, len(shares) // columns, width=5.2, height=3.0)
+        for number, (ax, name) in enumerate(zip(axes, shares, strict=True)):
             by = table[table.workload == name].pivot(index="policy", columns="share", values="recall")
             by = by.loc[policies, list(shares[name])]
             labels = by.rename(columns="{:.0%}".format, index=lambda policy: policy.split(":")[1])
@@ -38,8 +38,6 @@ def rho_auto(scope: Scope) -> Figure:
             ax.set_title(f"{name} ({LABELS[name]})", fontsize=10)
             if number >= len(shares) - columns:
                 ax.set_xlabel("cache, share of the most that is needed", fontsize=9)
-        for ax in axes[len(shares) :]:
-            ax.remove()
         return drawing
 
     return Figure(

@@ -26,6 +26,14 @@ SIZES = {
     "television": (40_000, 188_000),
     "regimes": (60_000, 120_000),
 }
+# Caches as shares of the most tuples that the exact answer keeps, quick and full: for recall by size
+# (figures 3 and 4), and for the decay (figure 5).
+BY_SIZE = ((0.05, 0.2, 0.6), (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0))
+TUNED = {
+    "sensors": ((0.4, 0.1), (0.6, 0.4, 0.2, 0.1, 0.05)),
+    "srbench": ((0.4, 0.1), (0.6, 0.4, 0.2, 0.1, 0.05)),
+    "television": ((0.25, 0.05), (0.5, 0.25, 0.15, 0.05, 0.01)),
+}
 
 
 def workloads(scope: Scope) -> list[str]:
