@@ -33,8 +33,8 @@ WHERE {
     ?channelID plays   ?programID ?T_start_EPG    ?T_end_EPG .
 }
 CONTEXT ((!?T_end_viewer < ?T_start_EPG) && (!?T_end_EPG < ?T_start_viewer)) ."""
-# The sample has 117 readings from 10 up and half an hour between two of a station: with the paper's numbers
-# any cache would do.
+# The sample has 117 readings from 10 up, at times that are five minutes apart: with the paper's numbers a few
+# tuples would do.
 LISTING_1_SAMPLE = LISTING_1.replace("10^^", "1^^").replace("200^^xsd:millisecond", "30^^xsd:minutes")
 
 SRBENCH = "srbench_observations.csv"
