@@ -32,5 +32,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "ENOUGH", 0)
     monkeypatch.setattr(contest, "FADE", 0.3)
     monkeypatch.setattr(contest, "WATCHED", 5)
-    monkeypatch.setattr(contest, "PAUSE", 3)
+    monkeypatch.setattr(contest, "PAUSE", 2)
+    monkeypatch.setattr(contest, "LOOK", 2)
     monkeypatch.setattr(contest, "BETWEEN", 2)

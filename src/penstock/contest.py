@@ -17,11 +17,14 @@ EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and
 FRESH_EPOCH = 128  # at first, where the sample is not the same all the time
 FADE = 0.9  # what is left of an epoch's results when the next one is over
 CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs differ
+ALIKE_CERTAIN = 1.5  # the same among candidates that are alike, where a wrong one costs little
 GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
 WATCHED = 24  # epochs before the first pause, and after a change; pauses are for fresh samples
-PAUSE = 20  # epochs of a pause
+PAUSE = 5  # looks of a pause, of so many epochs each: whether the stream finds as many results as it did
+LOOK = 4
+SURPRISE = (0.25, 4.0)  # the share of the usual results, and standard deviations, by which these must differ
 BETWEEN = 6  # epochs between two pauses whose results count; in the one before them caches fill again
 SHARE = 0.05  # of the memory, for the small ones together
 LEAST = 16  # tuples of a small one, unless the real one has fewer
@@ -62,12 +65,21 @@ class Contest:
 
     By a sample that is not the same all the time (`fresh`), policies are compared rather than keys. Such a
     contest pauses again and again: small caches that took every arrival would take as long as the real one.
+    A pause ends at once when the real one finds clearly more or fewer results than before.
+    Candidates that are one policy with other parameters are `alike`, and so are their results: they are
+    compared without pauses, and followed on less evidence.
     """
 
     def __init__(
-        self, candidates: int, size: int, margin: float, halvings: float | None, fresh: bool = False
+        self,
+        candidates: int,
+        size: int,
+        margin: float,
+        halvings: float | None,
+        fresh: bool = False,
+        alike: bool = False,
     ) -> None:
-        self.margin, self.halvings, self.fresh = margin, halvings, fresh
+        self.margin, self.halvings, self.fresh, self.alike = margin, halvings, fresh, alike
         self.longest = min(max(EPOCH[0], size), EPOCH[1])
         self.epoch = max(size, min(FRESH_EPOCH, EPOCH[0])) if fresh else self.longest
         self.epoch = min(self.epoch, self.longest)
@@ -78,6 +90,9 @@ class Contest:
         self.ahead = np.zeros((candidates, 2))  # of the one that runs, faded: the sum and the sum of squares
         self.weight = 0.0
         self.phase, self.epochs_left = "watching", WATCHED
+        self.found = np.zeros(2)  # results of the real one per arrival, faded: the sum and the sum of squares
+        self.looks = 0.0  # the weight of these
+        self.lately = 0.0  # its results in this epoch, or look
 
     @property
     def pausing(self) -> bool:
@@ -98,9 +113,13 @@ class Contest:
         """What a candidate has found, of whichever keys: for a sample that is not the same all the time."""
         self.gained[candidate, 0] += found
 
-    def after(self, arrivals: int) -> int | None:
-        """So many more have arrived: once an epoch is over, the candidate to change to, if one is ahead."""
+    def after(self, arrivals: int, found: float = 0.0) -> int | None:
+        """So many more have arrived: once an epoch is over, the candidate to change to, if one is ahead.
+
+        `found` is how many results the real one had with them, for contests that pause.
+        """
         self.arrivals += arrivals
+        self.lately += found
         if self.arrivals < self.due:
             return None
         leader = self._compared() if self.phase == "watching" else None
@@ -109,22 +128,39 @@ class Contest:
             self.epoch = min(self.epoch + self.epoch // 8, self.longest)
             self.due = self.arrivals + self.epoch
         self.gained = np.zeros_like(self.gained)
-        if self.fresh and leader is None:
-            self._next_phase()
+        if self.fresh and not self.alike:
+            self._next_phase(stays=leader is not None)
+        self.lately = 0.0
         return leader
 
-    def _next_phase(self) -> None:
-        """An epoch, or a whole pause, is over."""
-        self.epochs_left -= 1
-        if self.epochs_left > 0:
+    def _next_phase(self, stays: bool) -> None:
+        """An epoch, or a look of a pause, is over."""
+        rate = self.lately / (self.epoch * (LOOK if self.pausing else 1))
+        if self.pausing and self._surprised(rate):
+            # What is known is of another regime, and must not stand in the way of what comes.
+            self.grouped *= 0.1
+            self.ahead[:] = self.weight = 0.0
+            self.found[:] = self.looks = 0.0
+            self.phase, self.epochs_left = "filling", 1
             return
         if self.phase == "watching":
-            self.phase, self.epochs_left = "pausing", 1
-            self.due = self.arrivals + PAUSE * self.epoch
-        elif self.phase == "pausing":
-            self.phase, self.epochs_left = "filling", 1
-        else:
+            self.found = FADE * self.found + (rate, rate**2)
+            self.looks = FADE * self.looks + 1.0
+        self.epochs_left -= 0 if stays else 1
+        if self.epochs_left == 0 and self.phase == "filling":
             self.phase, self.epochs_left = "watching", BETWEEN
+        elif self.epochs_left == 0:
+            self.phase, self.epochs_left = ("pausing", PAUSE) if self.phase == "watching" else ("filling", 1)
+        if self.pausing:
+            self.due = self.arrivals + LOOK * self.epoch
+
+    def _surprised(self, rate: float) -> bool:
+        """Whether the results of a look are not what they were while the contest was watched."""
+        if self.looks == 0.0:
+            return False
+        usual = self.found[0] / self.looks
+        spread = math.sqrt(max(0.0, self.found[1] / self.looks - usual**2))
+        return bool(abs(rate - usual) > max(SURPRISE[0] * usual, SURPRISE[1] * spread))
 
     def _compared(self) -> int | None:
         """The candidate to change to, by the results up to the end of this epoch."""
@@ -152,7 +188,7 @@ class Contest:
         """
         mean = self.ahead[leader, 0] / self.weight
         variance = max(0.0, self.ahead[leader, 1] / self.weight - mean**2)
-        if mean <= CERTAIN * math.sqrt(variance / self.weight):
+        if mean <= (ALIKE_CERTAIN if self.alike else CERTAIN) * math.sqrt(variance / self.weight):
             return False
         if self.fresh:
             return True
@@ -225,18 +261,19 @@ class Follower(Generic[Candidate]):
         margin: float,
         halvings: float | None,
         fresh: bool = False,
+        alike: bool = False,
     ) -> None:
         self.policies = list(policies)
-        self.contest = Contest(len(self.policies), size, margin, halvings, fresh)
+        self.contest = Contest(len(self.policies), size, margin, halvings, fresh, alike)
 
     @property
     def policy(self) -> Candidate:
         """The one that is followed."""
         return self.policies[self.contest.running]
 
-    def led(self, arrivals: int) -> Candidate | None:
+    def led(self, arrivals: int, found: float = 0.0) -> Candidate | None:
         """So many more have arrived: once an epoch is over, the policy to change to, if one is ahead."""
-        leader = self.contest.after(arrivals)
+        leader = self.contest.after(arrivals, found)
         return None if leader is None else self.policies[leader]
 
     def change(self, policy: Candidate) -> None:

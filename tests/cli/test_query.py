@@ -49,6 +49,25 @@ def test_json_has_the_rows_and_the_counts(files) -> None:
     found = json.loads(result.stdout)
     assert (found["results"], found["exact"], found["recall"]) == (4, 4, 1.0)
     assert found["rows"][0] == {"a": "y", "b": "x"}
+    assert found["choice"] is None  # without a budget nobody has to go
+
+
+def test_json_has_the_policy_that_is_followed(files, tmp_path: Path) -> None:
+    query, _ = files
+    n = 3_000
+    popular = pd.Series(range(n)).map(lambda i: i % 7 if i % 2 else 1_000 + i)
+    wind = pd.DataFrame({"s": [f"s{i}" for i in range(n)], "p": "reports", "o": popular, "start": range(n)})
+    wind.to_csv(tmp_path / "wind.csv", index=False)
+    given = ("query", query, "--stream", f"wind={tmp_path / 'wind.csv'}", "--budget", "40 tuples")
+    found, other, alone = (
+        json.loads(run(*given, "--policy", policy, "--json", "-").stdout)["choice"]
+        for policy in ("auto:candidates=fifo/prob", "auto:candidates=prob/fifo", "prob")
+    )
+    assert (found["policy"], found["switches"]) == ("prob", 1)
+    assert 0 < found["since"] < n
+    assert found["estimates"]["prob"] == 1.0 > found["estimates"]["fifo"]
+    assert (other["policy"], other["since"], other["switches"]) == ("prob", 0, 0)
+    assert alone is None
 
 
 def test_tables_and_quads_are_streams_too(files, tmp_path: Path) -> None:

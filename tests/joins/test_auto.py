@@ -15,10 +15,9 @@ import penstock as ps
 from penstock import contest
 from penstock.caching import Cache
 from penstock.errors import PenstockError, PolicyOptionError
-from penstock.experiments.clock import streams_of
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.stream import StreamState
-from penstock.workloads import zipf_pair
+from penstock.workloads import viewers_and_guide, zipf_pair
 from tests.joins.test_contract import Feed, feed, trajectory
 
 FEW = "auto:candidates=fifo/prob/lru"
@@ -222,11 +221,13 @@ def test_who_cannot_be_a_candidate(given: str) -> None:
 @pytest.mark.parametrize("viewers_first", [True, False])
 def test_rho_follows_a_change_of_regime(viewers_first: bool) -> None:
     """Viewers are best forgotten fast, popular keys slowly; no one rho is best for both."""
-    *pair, within, _ = streams_of("television", 120_000, seed=0)
-    n, horizon = 60_000, max(within)
+    pair = viewers_and_guide(120_000, 12_000, channels=300)
+    after, before = (int((each.end - each.start).mean()) for each in pair)
+    n, horizon, within = 60_000, max(before, after), (before, after)
     popular = zipf_pair(n, keys=1_000, alpha=1.0, seed=1)
     streams = []
-    for viewing, side in zip(pair, popular, strict=True):
+    for valid, side in zip(pair, popular, strict=True):
+        viewing = valid.rename(columns={"channel": "key", "start": "ts"})[["key", "ts"]]
         parts = [viewing, side.assign(key=side.key + 10**9, ts=np.arange(n) * horizon // 500)]
         first, second = parts if viewers_first else parts[::-1]
         later = second.assign(ts=second.ts + first.ts.max() + 10 * horizon)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.experiments.clock_queries import workload_of
 from penstock.kernels.layout import STEPS
 from penstock.linked.settle import settled
 from penstock.linked.state import LinkedState
@@ -227,6 +228,39 @@ def test_rho_is_tuned() -> None:
     assert run.stats.choice is not None
     assert len(run.stats.choice.estimates) == 5
     assert 0 < run.stats.recall < 1
+
+
+@pytest.mark.parametrize("viewers_first", [True, False])
+def test_rho_follows_a_change_of_regime(viewers_first: bool) -> None:
+    """Viewers are best forgotten fast, popular keys slowly; no one rho is best for both."""
+    regimes = workload_of("regimes", 120_000, seed=0)
+    streams = {name: table.to_pandas() for name, table in regimes.streams.items()}
+    if not viewers_first:
+        later = {
+            name: each.s.str.startswith("key") | each.o.str.startswith("key")
+            for name, each in streams.items()
+        }
+        begun = min(int(each.start[later[name]].min()) for name, each in streams.items())
+        ended = max(int(each.end.max()) for each in streams.values())
+        for name, each in streams.items():
+            shift = np.where(later[name], -begun, ended)
+            each = each.assign(start=each.start + shift, end=each.end + shift)
+            streams[name] = each.sort_values("start", kind="stable")
+    found = {}
+    for rho in (0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 0.99, 0.998, "auto"):
+        found[rho] = regimes.query.run(
+            streams,
+            object=regimes.objects,
+            budget=ps.Tuples(150),
+            policy=f"clock-exp:rho={rho}",
+            collect=False,
+            exact=False,
+        ).stats
+    choice = found["auto"].choice
+    assert choice is not None
+    assert choice.switches > 0
+    best = found.pop("auto").results
+    assert best > max(stats.results for stats in found.values())
 
 
 @pytest.mark.filterwarnings("ignore::penstock.linked.UnboundedContextWarning")

@@ -36,6 +36,8 @@ def query(
     json: Json = None,
 ) -> None:
     """Run a continuous query over streams of timed triples."""
+    from dataclasses import asdict
+
     from penstock.errors import PenstockError
     from penstock.linked import StreamQuery
     from penstock.units import time_unit
@@ -64,7 +66,8 @@ def query(
     if stats.choice is not None:
         where = f"; {policy} follows {stats.choice.policy} since triple {stats.choice.since:,}{where}"
     figures = {name: getattr(stats, name) for name in ("results", "exact", "recall", "triples", "evicted")}
-    sink.write(figures | {"rows": run.rows.to_pylist()})
+    choice = None if stats.choice is None else asdict(stats.choice)
+    sink.write(figures | {"choice": choice, "rows": run.rows.to_pylist()})
     if out is None and not sink.alone:
         sink.screen.print(rows_table(run.rows.slice(0, SHOWN).to_pylist(), run.rows.column_names))
     sink.screen.print(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from penstock.workloads import gdj_pair, sensor_bursts, viewers_and_guide
+from penstock.workloads import gdj_pair
 
 SYMBOLS = ("IPIX", "QQQ", "INTC", "MSFT", "CSCO", "RIMM", "AMAT", "ORCL", "DELL", "YHOO")
 
@@ -121,41 +121,3 @@ def synthetic(data: str | None = None, *, within: int = 60, **options: Any) -> P
 
 
 PAIRS = {"stock": stock, "weather": weather, "synthetic": synthetic}
-
-
-def sensors(data: str | None, readings: int, seed: int) -> Pair:
-    """Wind speeds from 10 up, stations with even numbers joined with odd ones, within 200 ms.
-
-    The paper joins the stream with itself; two halves that share no station have the same answers without
-    readings that meet themselves. The sample of SRBench has 117 such readings, so that they are generated.
-
-    >>> from penstock.experiments.inputs import sensors
-    >>> pair = sensors(None, 2_000, seed=0)
-    >>> bool((pair.left.key >= 10).all()), pair.within
-    (True, 200)
-    """
-    frame = sensor_bursts(readings=readings, stations=400, seed=seed)
-    fast = frame[frame.windspeed >= 10].rename(columns={"windspeed": "key"})
-    even = fast.station % 16 < 8  # regions are numbered by station % 8: both halves have all of them
-    left, right = (fast[mine][["key", "ts"]].reset_index(drop=True) for mine in (even, ~even))
-    return Pair(left, right, 200, "generator of figure 2a's shape (sensor_bursts)")
-
-
-def television(viewers: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, int], str]:
-    """Viewers and the guide, on channel and start, with the spans for which their tuples are kept.
-
-    A window join has one horizon per stream where the paper has a validity per tuple: here it is the mean
-    length of a viewing and of a programme.
-
-    >>> from penstock.experiments.inputs import television
-    >>> viewers, guide, (before, after), source = television(500, seed=0)
-    >>> before > after > 0
-    True
-    """
-    seen, guide = viewers_and_guide(viewers, viewers // 10, channels=max(2, viewers // 400), seed=seed)
-    after = int((seen.end - seen.start).mean())
-    before = int((guide.end - guide.start).mean())
-    sides = [
-        frame.rename(columns={"channel": "key", "start": "ts"})[["key", "ts"]] for frame in (seen, guide)
-    ]
-    return sides[0], sides[1], (before, after), "generator of figure 2b's shape (viewers_and_guide)"

@@ -46,6 +46,6 @@ def figures_of(name: str, scope: Scope) -> list[Figure]:
 
     >>> from penstock.experiments import Scope, figures_of
     >>> [figure.name for figure in figures_of("clock", Scope(quick=True))]
-    ['figure-2', 'figure-3', 'figure-4', 'figure-5']
+    ['figure-2', 'figure-3', 'figure-4', 'figure-5', 'equal-bytes', 'rho-auto']
     """
     return [make(scope) for make in module_of(name).FIGURES]

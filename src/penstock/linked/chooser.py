@@ -55,7 +55,8 @@ class QueryChooser(Follower[Policy]):
         if plan.patterns > 1:
             self.halvings = halvings_for(len(policies), self.allowance, self._sized)
         margin = config.policy.margin  # type: ignore[attr-defined]
-        super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True)
+        alike = len({type(policy) for policy in policies}) == 1
+        super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True, alike=alike)
         self.small: list[Caches] | None = None  # until the background is known
 
     def _sized(self, halvings: int) -> tuple[int, float]:
@@ -94,8 +95,8 @@ class QueryChooser(Follower[Policy]):
         ends = [batch.columns._replace(end=batch.columns.end.copy()) for _ in self.small]
         return [part._replace(columns=columns) for columns in ends]
 
-    def attend(self, batches: list[LinkedBatch], start: int, stop: int) -> Policy | None:
-        """Arrivals have been processed: the small caches hear of them.
+    def attend(self, batches: list[LinkedBatch], start: int, stop: int, found: float) -> Policy | None:
+        """Arrivals have been processed, with so many results: the small caches hear of them.
 
         Once an epoch is over: the policy to change to, if one is ahead for certain.
         """
@@ -110,7 +111,7 @@ class QueryChooser(Follower[Policy]):
                 findings = Findings(self.plan.patterns, arrivals)
                 caches.run(part, findings, 0, arrivals)
                 self.contest.tally(i, findings.out.counts.sum())
-        return self.led(stop - start)
+        return self.led(stop - start, found)
 
     def warm(self, batch: LinkedBatch) -> None:
         """Load or compile all that may be needed later, on nothing."""

@@ -125,7 +125,8 @@ class LinkedState:
             start, done = done, min(n, done + chunk)
             self.caches.run(batch, findings, start, done)
             if self.chooser is not None:
-                leader = self.chooser.attend(beside, start, done)
+                found = float(findings.out.counts[start:done].sum())
+                leader = self.chooser.attend(beside, start, done, found)
                 if leader is not None:
                     self.chooser.change(leader)
                     self.caches = settled(self.caches, leader, batch.columns)

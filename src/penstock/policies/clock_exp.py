@@ -134,7 +134,7 @@ class ClockExp(Policy):
     one_by_one: ClassVar[bool] = True
     caches: ClassVar[bool] = True
     margin: ClassVar[float] = 0.003  # with rho="auto": by which another one must be ahead
-    trial_bytes: ClassVar[int] = 256 << 10  # and for the small buffers, where 5 % of the memory are less
+    trial_bytes: ClassVar[int] = 1 << 20  # and for the small buffers, where 5 % of the memory are less
 
     def __post_init__(self) -> None:
         if self.rho == "auto":
