@@ -7,6 +7,7 @@ find is compared epoch by epoch. The choosers of joins, of caches and of stream 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and at most
-FRESH_EPOCH = 128  # at first, where the sample is not the same all the time
+FRESH_EPOCH = 32  # at first, where the sample is not the same all the time
 FADE = 0.9  # what is left of an epoch's results when the next one is over
 CERTAIN = 2.5  # standard errors by which the leader must be ahead, as epochs differ
 ALIKE_CERTAIN = 1.5  # the same among candidates that are alike, where a wrong one costs little
@@ -22,7 +23,7 @@ GROUPS = 16  # of the keys of the sample, by their hash
 AGREED = 3.0  # standard errors by which the leader must be ahead, as groups of keys differ
 REST = 4  # epochs that a policy is given before it is compared
 WATCHED = 24  # epochs before the first pause, and after a change; pauses are for fresh samples
-PAUSE = 5  # looks of a pause, of so many epochs each: whether the stream finds as many results as it did
+PAUSE = 9  # looks of a pause, of so many epochs each: whether the stream finds as many results as it did
 LOOK = 4
 SURPRISE = (0.25, 4.0)  # the share of the usual results, and standard deviations, by which these must differ
 BETWEEN = 6  # epochs between two pauses whose results count; in the one before them caches fill again
@@ -30,6 +31,7 @@ SHARE = 0.05  # of the memory, for the small ones together
 LEAST = 16  # tuples of a small one, unless the real one has fewer
 COUNTS = 0.3  # of a small one's memory, for its key counts
 MOST_HALVINGS = 20
+EIGHTHS = 8
 ENOUGH = 100  # results lately of a leader that is followed: looking often, one sees leads in a few by chance
 
 
@@ -204,8 +206,8 @@ class Contest:
         self.running, self.since, self.rested = leader, self.arrivals, 0
         self.switches += 1
         self.phase, self.epochs_left = "watching", WATCHED
-        self.ahead[:] = 0.0
-        self.weight = 0.0
+        self.found[:] = self.looks = 0.0
+        self.ahead[:] = self.weight = 0.0
 
     def choice(self, names: list[str]) -> Choice:
         """What a caller is told, who knows the candidates by these names."""
@@ -285,22 +287,21 @@ class Follower(Generic[Candidate]):
         return self.contest.choice([policy.spell() for policy in self.policies])
 
 
-def halvings_for(candidates: int, most: float, sized: Callable[[int], tuple[int, float]]) -> int | None:
+def halvings_for(candidates: int, most: float, sized: Callable[[float], tuple[int, float]]) -> float | None:
     """How often the keys are halved until the small ones fit into so many bytes; None if never.
 
-    `sized` tells the tuples of one and the bytes of all, after so many halvings.
+    `sized` tells the tuples of one and the bytes of all, after so many halvings, which go in eighths: the few
+    tuples that suffice nearly fill the least that small ones may take.
 
     >>> from penstock.contest import halvings_for
-    >>> halvings_for(3, 5_000, lambda halvings: (1_000 >> halvings, 90_000 >> halvings))
-    5
+    >>> halvings_for(3, 5_000, lambda halvings: (round(1_000 * 0.5**halvings), 90_000 * 0.5**halvings))
+    4.25
     """
-    for halvings in range(MOST_HALVINGS if candidates > 1 else 0):
-        tuples, taken = sized(halvings)
-        if halvings > 0 and tuples < LEAST:
-            return None
-        if taken <= most:
-            return halvings
-    return None
+    steps = range(EIGHTHS * MOST_HALVINGS if candidates > 1 else 0)
+    found = bisect_left(steps, True, key=lambda step: sized(step / EIGHTHS)[1] <= most)
+    if found == len(steps) or (found > 0 and sized(found / EIGHTHS)[0] < LEAST):
+        return None
+    return found / EIGHTHS
 
 
 def sampled(key: np.ndarray, halvings: float) -> np.ndarray:

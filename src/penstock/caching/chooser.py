@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CANDIDATES = ("lru", "lfu", "prob", "gdj", "clock-exp")
 LEAST_BYTES = 64 << 10  # unless the real one is so small that this is more
-ENTRY_BYTES = 60  # about what an entry of a cache takes, its index and ranking included
+ENTRY_BYTES = 44  # what an entry takes under the candidate that needs least, its index and ranking included
 
 
 def candidates_of(policy: Policy) -> list[Policy]:
@@ -47,20 +47,21 @@ class CacheChooser(Follower[Policy]):
         self.allowance = max(SHARE * ENTRY_BYTES * capacity, LEAST_BYTES)
         if most_bytes is not None:
             self.allowance = min(self.allowance, max(0, most_bytes - 4 * (capacity + 1)))
-        small: list[Cache] = []
 
-        def sized(halvings: int) -> tuple[int, float]:
-            nonlocal small
-            small = self._small(policies, capacity, limit, seed, halvings)
+        def scaled(halvings: float) -> list[Cache]:
+            return self._small(policies, capacity, limit, seed, halvings)
+
+        def sized(halvings: float) -> tuple[int, float]:
+            small = scaled(halvings)
             return small[0].capacity, sum(each.table_bytes for each in small)
 
         self.halvings = halvings_for(len(policies), self.allowance, sized)
-        self.small: list[Cache] = [] if self.halvings is None else small
+        self.small: list[Cache] = [] if self.halvings is None else scaled(self.halvings)
         super().__init__(policies, capacity, policy.margin, self.halvings)  # type: ignore[attr-defined]
         self.uses = np.zeros(capacity + 1, np.int32)
 
     def _small(
-        self, policies: list[Policy], capacity: int, limit: int | None, seed: int, halvings: int
+        self, policies: list[Policy], capacity: int, limit: int | None, seed: int, halvings: float
     ) -> list[Cache]:
         from penstock.caching.cache import Cache
 

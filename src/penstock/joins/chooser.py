@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import COUNTS, LEAST, MOST_HALVINGS, SHARE, Contest, Follower, sampled
+from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
@@ -20,8 +19,6 @@ from penstock.policies.learned import Learned, LearnedState
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState
-
-STEPS = 8  # from one halving of the keys to the next: the 16 tuples that suffice nearly fill the 64 KiB
 
 
 class Chooser(Follower[Policy]):
@@ -184,14 +181,9 @@ def sampling(config: Config, most: float) -> float | None:
     """How often the keys are halved until the small joins fit into what they may take; None if never."""
     policies = config.policy.among()  # type: ignore[attr-defined]
 
-    def scaled(step: int) -> list[Config]:
-        return [small_config(config, policy, step / STEPS, most) for policy in policies]
+    def sized(halvings: float) -> tuple[int, float]:
+        small = [small_config(config, policy, halvings, most) for policy in policies]
+        taken = sum(table_bytes(each.build(), each.build_flow()) for each in small)
+        return sum(small[0].capacities), taken
 
-    def fits(step: int) -> bool:
-        return sum(table_bytes(small.build(), small.build_flow()) for small in scaled(step)) <= most
-
-    steps = range(STEPS * MOST_HALVINGS if len(policies) > 1 else 0)
-    found = bisect_left(steps, True, key=fits)
-    if found == len(steps) or (found > 0 and sum(scaled(found)[0].capacities) < LEAST):
-        return None
-    return found / STEPS
+    return halvings_for(len(policies), most, sized)

@@ -51,7 +51,7 @@ class QueryChooser(Follower[Policy]):
         self.config, self.plan = config, plan
         policies = candidates_of(config.policy)
         self.allowance = allowance(config, plan, policies)
-        self.halvings: int | None = None
+        self.halvings: float | None = None
         if plan.patterns > 1:
             self.halvings = halvings_for(len(policies), self.allowance, self._sized)
         margin = config.policy.margin  # type: ignore[attr-defined]
@@ -59,13 +59,13 @@ class QueryChooser(Follower[Policy]):
         super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True, alike=alike)
         self.small: list[Caches] | None = None  # until the background is known
 
-    def _sized(self, halvings: int) -> tuple[int, float]:
+    def _sized(self, halvings: float) -> tuple[int, float]:
         small = self._small_configs(candidates_of(self.config.policy), halvings)
         rows = sum(small[0].limits) * row_bytes(self.plan)
         taken = sum(bytes_of(*each.build(self.plan)) for each in small)
         return sum(small[0].limits), taken + len(small) * rows
 
-    def _small_configs(self, policies: list[Policy], halvings: int, still: int = 0) -> list[LinkedConfig]:
+    def _small_configs(self, policies: list[Policy], halvings: float, still: int = 0) -> list[LinkedConfig]:
         """The query over the sample under each policy: a budget scaled alike, key counts in a sketch."""
         return [
             dataclasses.replace(
