@@ -117,3 +117,33 @@ def sessions(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         side = pd.DataFrame({"key": key, "ts": (begin[key] + delay).astype(np.int64)})
         sides.append(side.sort_values("ts", kind="stable", ignore_index=True))
     return sides[0], sides[1]
+
+
+def crowds(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Zipf's law over 2,000 keys; for 1,500 arrivals at a time a key drawn at random has a fifth of them.
+
+    >>> from penstock.experiments.generated import crowds
+    >>> sum(map(len, crowds(quick=True)))
+    8000
+    """
+    n, keys, lasts = (8_000 if quick else 80_000), 2_000, 1_500
+    rng = np.random.default_rng(31)
+    key = rng.choice(keys, n, p=workloads.zipf_probabilities(keys, 0.6))
+    hot = rng.integers(0, keys, n // lasts + 1)
+    key = np.where(rng.random(n) < 0.2, hot[np.arange(n) // lasts], key)
+    return split(pd.DataFrame({"key": key, "ts": np.arange(n)}), rng.random(n) < 0.5)
+
+
+def news(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Every 20 arrivals an item appears; an item is asked for the less the older it is, by a power law.
+
+    >>> from penstock.experiments.generated import news
+    >>> left, right = news(quick=True)
+    >>> int(max(left["key"].max(), right["key"].max())) < 400
+    True
+    """
+    n, every = (8_000 if quick else 80_000), 20
+    rng = np.random.default_rng(32)
+    ts = np.arange(n)
+    age = np.floor(np.exp(rng.random(n) * np.log(1 + ts / every)) - 1).astype(np.int64)
+    return split(pd.DataFrame({"key": ts // every - age, "ts": ts}), rng.random(n) < 0.5)

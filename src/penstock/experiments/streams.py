@@ -16,7 +16,16 @@ import pandas as pd
 
 from penstock import workloads
 from penstock.errors import PenstockError, hint
-from penstock.experiments.generated import drift, periodic, popularity, regimes, sessions, split
+from penstock.experiments.generated import (
+    crowds,
+    drift,
+    news,
+    periodic,
+    popularity,
+    regimes,
+    sessions,
+    split,
+)
 
 HOUR = 3_600_000
 
@@ -116,7 +125,7 @@ def held_apart(name: str) -> bool:
     """Whether a stream was added when the policies were finished.
 
     >>> from penstock.experiments.streams import held_apart
-    >>> held_apart("zipf"), held_apart("sessions")
+    >>> held_apart("zipf"), held_apart("news")
     (False, True)
     """
     return _SOURCES[name].kind == "apart"
@@ -219,6 +228,25 @@ def _melbourne(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return split(table, daily["day"] < half)
 
 
+def _beijing_temp(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time", "station", "TEMP"]).dropna()
+    table = pd.DataFrame({"key": hourly["TEMP"], "ts": _milliseconds(hourly["time"])})
+    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
+
+
+def _beijing_wind(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time", "station", "wd", "WSPM"]).dropna()
+    table = hourly[["wd", "WSPM"]].assign(ts=_milliseconds(hourly["time"]))
+    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
+
+
+def _nyc_humid(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    hourly = pd.read_parquet(path, columns=["time_hour", "origin", "humid"]).dropna()
+    hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
+    table = pd.DataFrame({"key": hourly["humid"].round(0), "ts": _milliseconds(hourly["time_hour"])})
+    return split(table, hourly["origin"] == "EWR")
+
+
 _SOURCES: dict[str, _Source] = {
     "stock": _Source(
         _stock,
@@ -315,31 +343,66 @@ _SOURCES: dict[str, _Source] = {
         quick_within=800,
     ),
     "beijing-pressure": _Source(
-        _beijing_pressure, "stations on air pressure, 3 days", 72 * HOUR, file="beijing_weather.parquet"
+        _beijing_pressure,
+        "stations on air pressure, 3 days",
+        72 * HOUR,
+        kind="seen",
+        file="beijing_weather.parquet",
     ),
     "nyc-wind": _Source(
         _nyc_wind,
         "airports on direction and speed of the wind, 7 days",
         168 * HOUR,
         ["wind_dir", "wind_speed"],
+        kind="seen",
         file="nyc_weather.parquet",
     ),
     "sensors-temp": _Source(
-        _sensors_temp, "sites on air temperature, 1 day", 24 * HOUR, file="wind_sensors.parquet"
+        _sensors_temp, "sites on air temperature, 1 day", 24 * HOUR, kind="seen", file="wind_sensors.parquet"
     ),
     "melbourne": _Source(
         _melbourne,
         "five years with the next five on the day's maximum, 60 days",
         60,
+        kind="seen",
         file="melbourne_daily_max_temp.csv",
     ),
     "popularity": _Source(
-        popularity, "1,000 keys whose popularity wanders, 5,000 arrivals", 5_000, quick_within=1_000
+        popularity,
+        "1,000 keys whose popularity wanders, 5,000 arrivals",
+        5_000,
+        kind="seen",
+        quick_within=1_000,
     ),
     "periodic": _Source(
-        periodic, "400 keys, each with a period of its own, 5,000 ticks", 5_000, quick_within=1_000
+        periodic,
+        "400 keys, each with a period of its own, 5,000 ticks",
+        5_000,
+        kind="seen",
+        quick_within=1_000,
     ),
     "sessions": _Source(
-        sessions, "keys of one session each, never seen again, 2,000 ticks", 2_000, quick_within=400
+        sessions,
+        "keys of one session each, never seen again, 2,000 ticks",
+        2_000,
+        kind="seen",
+        quick_within=400,
+    ),
+    "beijing-temp": _Source(
+        _beijing_temp, "stations on temperature, 2 days", 48 * HOUR, file="beijing_weather.parquet"
+    ),
+    "beijing-wind": _Source(
+        _beijing_wind,
+        "stations on direction and speed of the wind, 1 day",
+        24 * HOUR,
+        ["wd", "WSPM"],
+        file="beijing_weather.parquet",
+    ),
+    "nyc-humid": _Source(_nyc_humid, "airports on humidity, 10 days", 240 * HOUR, file="nyc_weather.parquet"),
+    "crowds": _Source(
+        crowds, "Zipf 0.6 with crowds around one key at a time, 4,000 arrivals", 4_000, quick_within=800
+    ),
+    "news": _Source(
+        news, "items whose popularity falls with their age, 6,000 arrivals", 6_000, quick_within=1_000
     ),
 }

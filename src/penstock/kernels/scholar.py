@@ -41,6 +41,7 @@ NEAR = CONSTANT + 1
 SCALES_OF_NEARNESS = 3
 FEATURES = NEAR + SCALES_OF_NEARNESS
 SOLVE = 64  # examples between two fits
+LASTING = 0.6  # the share of what came ever, in the weights known beforehand; the rest is of what came lately
 MOST_FOLLOWED = 512
 
 # Parameters.
@@ -52,7 +53,8 @@ FLOOR = 4  # of the variance of an example, as a share of the usual matches
 PACE = 5  # + stream: arrivals per unit of its clock; 0 as long as unknown
 USUAL = 7  # + stream: matches of an example, on average
 TAUGHT = 9  # 1 if the weights are those of another, and not fitted
-PARAMETERS = 10
+DOUBT = 10  # examples that the weights known beforehand count for
+PARAMETERS = 11
 
 # Counters.
 OLDEST = 0  # of the examples under way
@@ -104,12 +106,14 @@ def new_scholar(
         most = (most_bytes - followed * per_example) // ROW_BYTES - WAYS
         rows = min(rows, 1 << max(most, 16).bit_length() - 1)
     prior = np.zeros(FEATURES)
-    prior[:RATES] = 1.0 / RATES
+    prior[:SCALES] = (1.0 - LASTING) / SCALES
+    prior[SCALES] = LASTING
     parameters = np.zeros(PARAMETERS)
     parameters[SPAN] = max(2.0, round(span * total))
     parameters[CHANCE] = min(0.25, followed / (8.0 * total))
     parameters[KEEP] = 1.0 - 1.0 / memory
     parameters[PULL] = 1e-3
+    parameters[DOUBT] = 8.0
     parameters[FLOOR] = 0.5
     counters = np.zeros(COUNTERS, np.int64)
     counters[WINDOW] = window
@@ -276,7 +280,8 @@ def _conclude(scholar):
             importance = 1.0 / (max(expected, 0.0) + parameters[FLOOR] * usual + 1e-3)
             learn(regression, stream, scholar.scratch, came, importance, parameters[KEEP])
             if regression.examples[stream] % SOLVE == 0:
-                solve(regression, stream, parameters[PULL])
+                known = min(np.float64(regression.examples[stream]), 1.0 / (1.0 - parameters[KEEP]))
+                solve(regression, stream, parameters[PULL] + parameters[DOUBT] / known)
         elapsed = np.float64(scholar.clock[stream] - time)
         if elapsed > 0.0:
             pace, before = np.float64(now - born) / elapsed, parameters[PACE + stream]
