@@ -83,7 +83,7 @@ def column(table: Table, name: str, side: str) -> pd.Series:
         return column(pa.table({name: values}), name, side)
     try:
         series = values if isinstance(values, pd.Series) else pd.Series(values, name=name)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise ColumnError(f"The column {name!r} of the {side} stream is not a column: {error}") from error
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)

@@ -25,7 +25,10 @@ def masks_of(plan: Plan, triples: Triples, terms: Terms) -> np.ndarray:
                 fits &= _by_term(expression, triples.terms[:, pattern.triple.index(alone)], terms)
             else:
                 rows = np.flatnonzero(fits)
-                fits[rows] = holds(expression, _Row(pattern, triples, rows, terms), terms)
+                fine = holds(expression, _Row(pattern, triples, rows, terms), terms)
+                if plan.steps and pattern.end in names:  # an open fact may get an end with which it holds
+                    fine |= np.isinf(triples.end[rows])
+                fits[rows] = fine
         mask |= fits.astype(np.int64) << number
     return mask
 

@@ -10,9 +10,10 @@ from lark import Token, Transformer, v_args
 from penstock.errors import QueryError, hint, pointed
 from penstock.linked.meaning import checked, distances
 from penstock.linked.nodes import Call, Const, Expression, Item, Pattern, Query, Var
-from penstock.linked.terms import RDF_TYPE, XSD, Term, string
+from penstock.linked.terms import DOUBLE, EXACT, RDF_TYPE, XSD, Term, string, value_of
 
 _UNITS = ("nanosecond", "microsecond", "millisecond", "second", "minute", "hour", "day")
+MOST_OPERATORS = 100  # of a sum or a product
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -27,7 +28,8 @@ def _unquoted(text: str) -> str:
             digits = {"u": 4, "U": 8}.get(body[at])
             if digits:
                 code = body[at + 1 : at + 1 + digits]
-                if len(code) < digits or not re.fullmatch(r"[0-9a-fA-F]+", code) or int(code, 16) > 0x10FFFF:
+                known = len(code) == digits and re.fullmatch(r"[0-9a-fA-F]+", code)
+                if not known or int(code, 16) > 0x10FFFF or 0xD800 <= int(code, 16) <= 0xDFFF:
                     raise QueryError(f"{text[:60]} has an escape that is no character.")
                 letter = chr(int(code, 16))
                 at += digits
@@ -120,13 +122,22 @@ class Builder(Transformer[Token, Any]):
         return Call(str(operator), (left, right))
 
     def summed(self, *parts: Any) -> Expression:
-        return _folded(parts)
+        return self._folded(parts)
 
     def multiplied(self, *parts: Any) -> Expression:
-        return _folded(parts)
+        return self._folded(parts)
+
+    def _folded(self, parts: tuple[Any, ...]) -> Expression:
+        """A chain of binary operators of one level, from the left."""
+        result = parts[0]
+        if len(parts) > 2 * MOST_OPERATORS + 1:
+            raise _named("a shorter sum or product", parts[2 * MOST_OPERATORS + 1], self.text)
+        for operator, operand in zip(parts[1::2], parts[2::2], strict=True):
+            result = Call(str(operator), (result, operand))
+        return result
 
     def signed_number(self, sign: Token, value: Any) -> Expression:
-        if isinstance(value, Const) and value.term.datatype.startswith(XSD) and value.term.text[:1].isdigit():
+        if isinstance(value, Const) and _is_amount(value) and value.term.text[:1].isdigit():
             return Const(value.term._replace(text=("-" if sign == "-" else "") + value.term.text), value.unit)
         return Call("neg", (value,)) if sign == "-" else value
 
@@ -229,12 +240,8 @@ class Builder(Transformer[Token, Any]):
         )
 
 
-def _folded(parts: tuple[Any, ...]) -> Expression:
-    """A chain of binary operators of one level, from the left."""
-    result = parts[0]
-    for operator, operand in zip(parts[1::2], parts[2::2], strict=True):
-        result = Call(str(operator), (result, operand))
-    return result
+def _is_amount(constant: Const) -> bool:
+    return bool(constant.unit) or value_of(constant.term).kind in (EXACT, DOUBLE)
 
 
 def _check_regex(arguments: tuple[Any, ...], name: Token, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import PenstockError
+from penstock.errors import BudgetError, PenstockError
 from penstock.joins.config import table_bytes
 from penstock.kernels import counts
 from penstock.kernels.drive import LOGGED, PAIRS
@@ -38,6 +38,7 @@ from penstock.policies.base import Policy, Setting
 
 FIRST_ROOM = 1 << 12  # partial solutions
 FIRST_RESULTS = 1 << 16
+MOST_TUPLES = 1 << 40  # of a budget; arrays cannot be much larger
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,16 @@ class LinkedConfig:
 
     def build(self, plan: Plan, policy: Policy | None = None) -> tuple[Store, Index, Expiry, Any]:
         """Empty caches and the state of the policy, or of one that it follows."""
+        try:
+            if sum(self.limits) <= MOST_TUPLES:
+                return self._build(plan, policy)
+        except MemoryError:
+            pass
+        raise BudgetError(
+            f"There is no memory for caches of {sum(self.limits):,} tuples; give a smaller budget."
+        )
+
+    def _build(self, plan: Plan, policy: Policy | None) -> tuple[Store, Index, Expiry, Any]:
         tracking, policy = policy is not None, policy or self.policy
         caches = len(plan.scheme.degree)
         streams = caches + (self.still > 0)

@@ -18,6 +18,7 @@ _ANNOTATED = re.compile(
     rf"^(?P<triple>.*\S)\s+(?:(?P<event>{_TIME})|\[\s*(?P<start>{_TIME})?\s*"
     rf"(?:,\s*(?P<end>{_TIME})?\s*)?\])\s*\.\s*(?:#.*)?$"
 )
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # the others that Python knows may stand in a literal
 _GRAPH = re.compile(r"^(?:urn:)?time:(?P<start>[^/]*)(?:/(?P<end>.*))?$")
 
 
@@ -37,15 +38,24 @@ def read_triples(path: Path, timed: bool = True) -> pa.Table:
     if not path.is_file():
         raise TermError(f"There is no file '{path}'.")
     if name.endswith((".csv", ".csv.gz")):
-        table: Any = pa.Table.from_pandas(pd.read_csv(path, low_memory=False), preserve_index=False)
-        return _parsed_times(table)
+        try:
+            table: Any = pa.Table.from_pandas(pd.read_csv(path, low_memory=False), preserve_index=False)
+            return _parsed_times(table)
+        except (ValueError, OSError, EOFError, pa.ArrowException) as error:
+            raise TermError(f"'{path}' cannot be read: {str(error).splitlines()[0]}") from error
     if name.endswith((".parquet", ".pq")):
         import pyarrow.parquet as pq
 
-        return pq.read_table(path)
+        try:
+            return pq.read_table(path)
+        except (pa.ArrowException, OSError) as error:
+            raise TermError(f"'{path}' cannot be read: {error}") from error
     if not timed:
         return _still(path)
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise TermError(f"'{path}' cannot be read: {error}") from error
     if name.endswith(".nt"):
         return parse_ntriples(text, str(path))
     if name.endswith(".nq"):
@@ -104,7 +114,7 @@ def parse_ntriples(text: str, name: str = "the text") -> pa.Table:
     import pyoxigraph
 
     plain, starts, ends = [], [], []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_END_OF_LINE.split(text), start=1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue
@@ -173,5 +183,7 @@ def _times(texts: list[str | None], name: str) -> pa.Array:
     try:
         stamps = pd.to_datetime(pd.Series(bare, dtype=object), format="ISO8601", utc=True)
     except (ValueError, TypeError) as error:
-        raise TermError(f"{name} mixes kinds of times, or has one that is none: {error}") from error
+        raise TermError(
+            f"{name} mixes kinds of times, or has one that is none: {str(error).splitlines()[0]}"
+        ) from error
     return pa.array(stamps.astype("datetime64[us, UTC]")) if len(stamps) else pa.array(np.empty(0, np.int64))

@@ -115,6 +115,8 @@ def parse_query(text: str) -> Query:
     except VisitError as error:
         if isinstance(error.orig_exc, PenstockError):
             raise error.orig_exc from None
+        if isinstance(error.orig_exc, RecursionError):
+            raise QueryError("The expressions of the query are too deep; write them flatter.") from None
         raise
 
 

@@ -217,7 +217,9 @@ class _Planner:
         if targets:
             for pattern in targets if names else targets[:1]:
                 rows[pattern].append(part)
-            return
+            ends = {name for name, (_, which) in self.times.items() if which == 1}
+            if not steps or not ends & names:
+                return  # else open facts are let in, and asked again with the end that they have by then
         step = next(step for step in steps if self._patterns(part) <= set(leaves(step.sides)))
         bounds, complete = simple_bounds(part, self.times, len(self.query.patterns))
         if complete:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.linked.nodes import Expression, Var
 from penstock.linked.plan import Plan
-from penstock.linked.terms import BOOLEAN, EXACT, Terms
+from penstock.linked.terms import BOOLEAN, DOUBLE, EXACT, NAIVE, TIME, Terms
 from penstock.linked.triples import Triples
-from penstock.linked.values import Column, evaluate, from_numbers, from_terms, holds
+from penstock.linked.values import LARGEST, Column, evaluate, from_numbers, from_terms, holds
 
 
 class Known(NamedTuple):
@@ -64,10 +64,24 @@ def surviving(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> 
 
 
 def project(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> pa.Table:
-    """The columns of SELECT, as natural values."""
+    """The columns of SELECT, as natural values; with DISTINCT the first of the rows of equal values."""
     solved = Solved(plan, known, solutions, terms)
+    if plan.query.distinct and len(solutions):
+        found = [evaluate(item.expression, solved, terms).full(len(solutions)) for item in plan.query.items]
+        keys = pd.DataFrame(dict(enumerate(part for one in found for part in _keys(one))))
+        solutions = solutions[~keys.duplicated().to_numpy()]
+        solved = Solved(plan, known, solutions, terms)
     columns = {item.name: _column(item.expression, solved, len(solutions)) for item in plan.query.items}
     return pa.table(columns)
+
+
+def _keys(column: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What rows of equal values have in common: the kind, and the number or else the value."""
+    kind = np.where(column.kind == DOUBLE, EXACT, column.kind)
+    large = (kind == EXACT) & (np.abs(column.number) >= LARGEST) & (column.value >= 0)
+    numeric = np.isin(kind, (EXACT, BOOLEAN, TIME, NAIVE)) & ~large
+    number = np.where(numeric, column.number + 0.0, 0.0)  # there is one zero
+    return kind, number, np.where(numeric, -1, column.value)
 
 
 def _column(expression: Expression, solved: Solved, rows: int) -> pa.Array:

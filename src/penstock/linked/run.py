@@ -70,8 +70,10 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
         )
     for name in ("warmup", "seed"):
         value = getattr(options, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise PenstockError(f"{name}={value!r} is not allowed; it must be a whole number from 0 up.")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
+            raise PenstockError(
+                f"{name}={value!r} is not allowed; it must be a whole number from 0 up, below 2^63."
+            )
     gain = options.gain
     if (
         not isinstance(gain, tuple)
@@ -150,11 +152,8 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
         seconds=state.seconds,
         choice=state.choice,
     )
-    rows = out.rows
-    if rows is not None and query.query.distinct:
-        rows = rows.group_by(rows.column_names, use_threads=False).aggregate([])
     events = _events(out.log) if options.log else None
-    return LinkedRun(rows, stats, out.solutions, out.times, out.counts, events, explain(plan))
+    return LinkedRun(out.rows, stats, out.solutions, out.times, out.counts, events, explain(plan))
 
 
 @dataclass(frozen=True)

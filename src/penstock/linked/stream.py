@@ -86,8 +86,14 @@ class QueryState:
         self, streams: Mapping[str, Table], *, collect: bool = True, log: bool = False
     ) -> LinkedOutput:
         """Process a batch: a table for each stream, or for some of them."""
-        before = self.state if self.planned else None  # as long as nothing has matched, all begins anew
+        # As long as nothing has matched, all begins anew: the first triples decide what times are, too.
+        # Background triples alone may have made results, which come once.
+        empty = self.latest == -np.inf
+        began = self.state is not None and ((self.planned and not empty) or self.state.results > 0)
+        before = self.state if began else None
         terms = Terms() if before is None else before.terms
+        if not isinstance(streams, Mapping):
+            raise ColumnError(f"A batch is a dict of name to table; {type(streams).__name__} was given.")
         names = [name for name in self.query.streams if name in streams]
         foreign = set(streams) - set(self.query.streams)
         if foreign or not names:
@@ -103,7 +109,7 @@ class QueryState:
             unit=self.options.unit,
             objects=self.options.objects,
             background=background,
-            scale=None if self.state is None else self.state.config.scale,
+            scale=None if self.state is None or (empty and not began) else self.state.config.scale,
             stamp_unit="us",
         )
         triples = self._numbered(triples, [self.query.streams.index(name) for name in names])

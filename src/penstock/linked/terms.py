@@ -133,7 +133,7 @@ def double_text(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "INF" if value > 0 else "-INF"
-    return repr(value)
+    return repr(float(value))
 
 
 def parse_term(text: str) -> Term:

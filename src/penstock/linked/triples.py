@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from penstock.units import duration
 LONG_NAMES = {"s": "subject", "p": "predicate", "o": "object"}
 OBJECTS = ("literal", "iri")
 _COARSER = {"ns": "us", "us": "ms"}
+LARGEST = 2.0**53  # whole numbers that floats hold
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,18 @@ class Scale:
     stamps: bool = False
     aware: bool = False
     whole: bool = True
+
+    @property
+    def named(self) -> str:
+        """What they are, in words.
+
+        >>> from penstock.linked.triples import Scale
+        >>> Scale().named, Scale("us", stamps=True).named
+        ('numbers of ms', 'timestamps without a time zone')
+        """
+        if not self.stamps:
+            return f"numbers of {self.unit}"
+        return f"timestamps with{'' if self.aware else 'out'} a time zone"
 
     def restored(self, times: np.ndarray) -> pa.Array:
         """Times as they came: whole numbers, floats or timestamps; null where there is none (infinite).
@@ -119,19 +133,22 @@ def triples_of(
         raise ColumnError(f"streams takes a dict of name to table; {type(streams).__name__} was given.")
     for name in names:
         if name not in streams:
-            raise ColumnError(
-                f"The query reads the stream {name!r}, which was not given{hint(name, streams)}"
-            )
+            known = hint(name, streams) if streams else "."
+            raise ColumnError(f"The query reads the stream {name!r}, which was not given{known}")
     parts = [_coded(streams[name], name, terms, objects) for name in names]
     still = [_coded(table, "background", terms, objects) for table in background]
     starts, ends, closing, found = _times([streams[name] for name in names], names, unit, stamp_unit)
+    sizes = [len(part) for part in parts]
+    if scale is not None and not any(sizes):
+        found = scale
     if scale is not None and (scale.unit, scale.stamps, scale.aware) != (
         found.unit,
         found.stamps,
         found.aware,
     ):
-        raise ColumnError(f"Times changed from {scale} to {found}; the batches of a stream have one kind.")
-    sizes = [len(part) for part in parts]
+        raise ColumnError(
+            f"Times changed from {scale.named} to {found.named}; the batches of a stream have one kind."
+        )
     calm = sum(len(part) for part in still)
     everything = np.concatenate([*still, *parts]) if parts or still else np.empty((0, 3), np.int64)
     start = np.concatenate([np.full(calm, -np.inf), *starts])
@@ -178,26 +195,36 @@ def _arrow(table: Table, name: str, stream: str) -> pa.Array:
             array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
         return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     series = column(table, name, stream)
+    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) in ("mixed", "mixed-integer"):
+        return series.tolist()  # Arrow would make numbers of truth values among floats
     try:
         return pa.array(series, from_pandas=series.dtype.kind != "f")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+    except UnicodeEncodeError as error:
+        raise ColumnError(
+            f"The column {name!r} of the stream {stream!r} has a text that is none: {error}."
+        ) from error
+    except (pa.ArrowException, TypeError, OverflowError):
         return series.tolist()
 
 
 def _refuse_nulls(array: Any, stream: str, name: str) -> None:
-    empty = array.null_count if isinstance(array, pa.Array) else sum(value is None for value in array)
+    empty = array.null_count if isinstance(array, pa.Array) else sum(map(_is_null, array))
     if empty:
-        where = next(
-            i for i, value in enumerate(array) if value is None or not getattr(value, "is_valid", True)
-        )
+        where = next(i for i, value in enumerate(array) if _is_null(value))
         raise ColumnError(
             f"The column {name!r} of the stream {stream!r} has no value in row {where}; drop such rows."
         )
 
 
+def _is_null(value: Any) -> bool:
+    return value is None or value is pd.NaT or value is pd.NA or not getattr(value, "is_valid", True)
+
+
 def _resources(array: Any, stream: str, name: str, terms: Terms) -> np.ndarray:
     """Subjects or predicates: texts are IRIs, brackets optional, `_:x` a blank node."""
     _refuse_nulls(array, stream, name)
+    if not len(array):
+        return np.empty(0, np.int64)
     if isinstance(array, pa.Array) and pa.types.is_integer(array.type):
         array = array.cast(pa.string())
     if not isinstance(array, pa.Array) or not _is_text(array.type):
@@ -241,6 +268,8 @@ def _distinct(array: pa.Array) -> tuple[np.ndarray, list[str]]:
 
 def _objects(array: Any, stream: str, terms: Terms, objects: str) -> np.ndarray:
     """Objects: numbers, truth values and timestamps are literals, texts terms or strings."""
+    if not len(array):
+        return np.empty(0, np.int64)
     _refuse_nulls(array, stream, "o")
     if not isinstance(array, pa.Array):
         return np.array([_mixed(value, terms, objects) for value in array], np.int64)
@@ -287,6 +316,8 @@ def _text(text: str, terms: Terms, objects: str) -> int:
 def _mixed(value: Any, terms: Terms, objects: str) -> int:
     if isinstance(value, str):
         return _text(value, terms, objects)
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise TermError(f"A whole number in the column 'o' has {value.bit_length()} bits; that is too many.")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return terms.add_native(value)
     if isinstance(value, bool | np.bool_ | np.number | decimal.Decimal | datetime.datetime):
@@ -300,6 +331,7 @@ def _times(
     """Starts, ends and which rows close a fact, of each stream, on one scale."""
     columns: list[pd.Series] = []
     empty: list[np.ndarray] = []
+    owners: list[str] = []
     for table, name in zip(tables, names, strict=True):
         start = column(table, "start", name)
         end = column(table, "end", name) if "end" in column_names(table) else start
@@ -311,17 +343,21 @@ def _times(
             start = start.where(~unset, end)
         if open_.any():
             end = end.where(~open_, start)
-        if _is_nullable(start) and (unset.any() or open_.any()):
-            start, end = start.infer_objects(), end.infer_objects()
+        if unset.any() or open_.any():
+            start, end = (part.infer_objects() if part.dtype == object else part for part in (start, end))
         columns += [start, end] if end is not start else [start]
+        owners += [name, name] if end is not start else [name]
         empty += [unset, open_, np.array([end is not start])]
-    times = times_of(columns, [str(series.name) for series in columns], unit)
+    filled = next((series for series in columns if len(series)), None)
+    if filled is not None:  # a column without rows is of whatever kind the others are
+        columns = [series if len(series) else filled.iloc[:0].rename(str(series.name)) for series in columns]
+    times = times_of(columns, owners, unit)
     arrays, scale = _coarse(list(times.arrays), times.unit, columns, stamp_unit)
     starts, ends, closing = [], [], []
     for i, name in enumerate(names):
         unset, open_, has_end = empty[3 * i : 3 * i + 3]
-        begin = arrays.pop(0).astype(np.float64)
-        finish = arrays.pop(0).astype(np.float64) if has_end[0] else begin
+        begin = _as_floats(arrays.pop(0), name)
+        finish = _as_floats(arrays.pop(0), name) if has_end[0] else begin
         late = np.flatnonzero(finish < begin)
         if len(late):
             raise ColumnError(f"Row {int(late[0])} of the stream {name!r} ends before it starts.")
@@ -331,10 +367,6 @@ def _times(
     return starts, ends, closing, scale
 
 
-def _is_nullable(series: pd.Series) -> bool:
-    return series.dtype == object
-
-
 def _coarse(
     arrays: list[np.ndarray], unit: str, columns: Sequence[pd.Series], wanted: str | None
 ) -> tuple[list[np.ndarray], Scale]:
@@ -342,7 +374,12 @@ def _coarse(
 
     Floats are exact to 2^53, which is 1970 +- 285 years in microseconds.
     """
-    stamps = any(series.dtype.kind in "MO" or "timestamp" in str(series.dtype) for series in columns)
+    stamps = any(
+        series.dtype.kind == "M"
+        or "timestamp" in str(series.dtype)
+        or (series.dtype == object and len(series))
+        for series in columns
+    )
     if not stamps:
         whole = all(array.dtype.kind == "i" for array in arrays)
         return arrays, Scale(unit, whole=whole)
@@ -356,8 +393,23 @@ def _coarse(
     return arrays, Scale(unit, stamps=True, aware=_aware(columns))
 
 
+def _as_floats(times: np.ndarray, stream: str) -> np.ndarray:
+    floats = times.astype(np.float64)
+    if times.dtype.kind == "i" and (np.abs(floats) > LARGEST).any():
+        lost = np.flatnonzero(floats.astype(np.int64) != times)
+        if len(lost):
+            raise ColumnError(
+                f"The time {times[lost[0]]} in row {int(lost[0])} of the stream {stream!r} is beyond 2^53 "
+                "and would be rounded; give times in a coarser unit, timestamps to the microsecond at most."
+            )
+    return floats
+
+
 def _rescaled(array: np.ndarray, factor: float) -> np.ndarray:
-    return array * int(factor) if factor >= 1 else array / round(1 / factor)
+    if factor >= 1:
+        return array * int(factor)
+    whole, rest = np.divmod(array, round(1 / factor))  # nanoseconds are beyond what floats hold exactly
+    return whole + rest * factor if rest.any() else whole
 
 
 def _aware(columns: Sequence[pd.Series]) -> bool:

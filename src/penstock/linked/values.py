@@ -296,27 +296,59 @@ def _regex(arguments: list[Column], terms: Terms) -> Column:
 def in_unit(expression: Expression, unit: str, stamps: bool, times: Any) -> Expression:
     """The expression with durations as numbers of a unit, and timestamps beside time variables too.
 
+    Beside timestamps a bare number is one of milliseconds, whatever the unit in which they are counted.
+
     >>> from penstock.linked.nodes import Const
     >>> from penstock.linked.terms import XSD, Term
     >>> from penstock.linked.values import in_unit
     >>> in_unit(Const(Term("literal", "2", XSD + "second"), "second"), "ms", False, ()).term.text
     '2000'
     """
+    return _measured(expression, unit, stamps, times)[0]
+
+
+def _measured(expression: Expression, unit: str, stamps: bool, times: Any) -> tuple[Expression, bool]:
+    """The expression in the unit, and whether it is an amount of it."""
     if isinstance(expression, Const) and expression.unit:
         amount = duration(f"{expression.term.text} {expression.unit}", unit)
         kind = "integer" if isinstance(amount, int) else "decimal"
-        return Const(Term("literal", str(amount) if kind == "integer" else f"{amount:.12f}", XSD + kind))
+        return Const(
+            Term("literal", str(amount) if kind == "integer" else f"{amount:.12f}", XSD + kind)
+        ), True
     if not isinstance(expression, Call):
-        return expression
-    arguments = [in_unit(argument, unit, stamps, times) for argument in expression.arguments]
-    if stamps and any(isinstance(part, Var) and part.name in times for part in arguments):
-        arguments = [_stamp_number(part, unit) for part in arguments]
-    return dataclasses.replace(expression, arguments=tuple(arguments))
+        return expression, isinstance(expression, Var) and expression.name in times
+    name = expression.name
+    found = [_measured(argument, unit, stamps, times) for argument in expression.arguments]
+    if stamps and any(isinstance(part, Var) and timed for part, timed in found):
+        found = [_stamp_number(part, timed, unit) for part, timed in found]
+    arguments, timed = [part for part, _ in found], [measured for _, measured in found]
+    if stamps and any(timed) and (name in ("+", "-") or name in COMPARISONS):
+        factor = duration("1 ms", unit)
+        arguments = [part if measured else _times(part, factor) for part, measured in found]
+    amount_of_it = any(timed) and name in ("+", "-", "*", "/", "neg", "abs", "signed")
+    return dataclasses.replace(expression, arguments=tuple(arguments)), amount_of_it and not (
+        name == "/" and all(timed)
+    )
 
 
-def _stamp_number(part: Any, unit: str) -> Any:
+def _stamp_number(part: Any, timed: bool, unit: str) -> tuple[Any, bool]:
     """A constant dateTime as a number of a unit."""
     if not isinstance(part, Const) or (worth := value_of(part.term)).kind not in (TIME, NAIVE):
-        return part
+        return part, timed
     amount = worth.number * duration("1 microsecond", unit)
-    return Const(Term("literal", repr(float(amount)), XSD + "double"))
+    return Const(Term("literal", repr(float(amount)), XSD + "double")), True
+
+
+def _times(part: Any, factor: float) -> Any:
+    """An expression without times, multiplied."""
+    if isinstance(part, Call) and part.name in ("neg", "abs", "+", "-"):
+        return dataclasses.replace(part, arguments=tuple(_times(one, factor) for one in part.arguments))
+    if isinstance(part, Const) and (worth := value_of(part.term)).kind in (EXACT, DOUBLE):
+        return Const(_amount(worth.number * factor))
+    return part if factor == 1 else Call("*", (part, Const(_amount(factor))))
+
+
+def _amount(number: float) -> Term:
+    if abs(number) < LARGEST and number == int(number):
+        return Term("literal", str(int(number)), XSD + "integer")
+    return Term("literal", double_text(number), XSD + "double")
