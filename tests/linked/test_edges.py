@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +100,24 @@ def test_distinct_is_by_value() -> None:
     assert out.rows.num_rows == 1
 
 
+@pytest.mark.parametrize("unit", ["ms", "us"])
 @pytest.mark.parametrize("apart", [8, 9])
 @pytest.mark.parametrize("finer", [0, 7])
-def test_beside_timestamps_a_bare_number_is_in_milliseconds(apart: int, finer: int) -> None:
+def test_beside_timestamps_a_bare_number_is_in_the_unit_of_the_column(
+    apart: int, finer: int, unit: str
+) -> None:
     text = PAIRS.replace("<= 5", "<= 2 * 3 + 2")
-    begin = datetime.datetime(2020, 1, 1, 0, 0, 0, finer)
-    table = events([begin, begin + datetime.timedelta(milliseconds=apart)])
+    table = events(
+        np.array([1_600_000_000_000 + finer, 1_600_000_000_000 + finer + apart], f"datetime64[{unit}]")
+    )
     expected = 4 if apart == 8 else 2
     assert len(rows(text, table, NOTHING)) == expected
     out = ps.StreamQuery.parse(text).start(budget=ps.Tuples(9), policy="lru").process({"w": table})
     assert out.rows is not None
     assert out.rows.num_rows == expected
+    join = ps.WindowJoin(within=8, budget=ps.Tuples(9), policy="lru")
+    frame = pd.DataFrame({"key": 1, "ts": table["start"]})
+    assert join.run(frame, frame, on="key", time="ts").stats.results == expected
 
 
 def test_a_stream_has_timestamps_to_the_microsecond() -> None:

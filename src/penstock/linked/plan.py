@@ -169,7 +169,9 @@ class _Planner:
         )
 
     def _adapted(self, expression: Expression) -> Expression:
-        return in_unit(expression, self.scale.unit, self.scale.stamps, self.times)
+        return in_unit(
+            expression, self.scale.unit, self.scale.bare if self.scale.stamps else None, self.times
+        )
 
     def _step(self, pair: tuple[Tree, Tree]) -> Step:
         """A join: on the variables that its sides share."""

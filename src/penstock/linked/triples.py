@@ -32,6 +32,12 @@ class Scale:
     stamps: bool = False
     aware: bool = False
     whole: bool = True
+    given: str = ""  # the unit of the columns as they came, where timestamps are counted in another
+
+    @property
+    def bare(self) -> str:
+        """The unit of a bare number beside times: that of the columns, as for joins."""
+        return self.given or self.unit
 
     @property
     def named(self) -> str:
@@ -386,11 +392,12 @@ def _coarse(
     if wanted is not None:
         factor = duration(f"1 {unit}", wanted)
         return [_rescaled(array, factor) for array in arrays], Scale(
-            wanted, stamps=True, aware=_aware(columns)
+            wanted, stamps=True, aware=_aware(columns), given=unit
         )
+    given = unit
     while unit in _COARSER and all((array % 1000 == 0).all() for array in arrays):
         arrays, unit = [array // 1000 for array in arrays], _COARSER[unit]
-    return arrays, Scale(unit, stamps=True, aware=_aware(columns))
+    return arrays, Scale(unit, stamps=True, aware=_aware(columns), given=given)
 
 
 def _as_floats(times: np.ndarray, stream: str) -> np.ndarray:

@@ -293,21 +293,21 @@ def _regex(arguments: list[Column], terms: Terms) -> Column:
     return from_truths(truth, wrong)
 
 
-def in_unit(expression: Expression, unit: str, stamps: bool, times: Any) -> Expression:
+def in_unit(expression: Expression, unit: str, bare: str | None, times: Any) -> Expression:
     """The expression with durations as numbers of a unit, and timestamps beside time variables too.
 
-    Beside timestamps a bare number is one of milliseconds, whatever the unit in which they are counted.
+    `bare` is the unit of bare numbers beside times that are timestamps; None: times are numbers themselves.
 
     >>> from penstock.linked.nodes import Const
     >>> from penstock.linked.terms import XSD, Term
     >>> from penstock.linked.values import in_unit
-    >>> in_unit(Const(Term("literal", "2", XSD + "second"), "second"), "ms", False, ()).term.text
+    >>> in_unit(Const(Term("literal", "2", XSD + "second"), "second"), "ms", None, ()).term.text
     '2000'
     """
-    return _measured(expression, unit, stamps, times)[0]
+    return _measured(expression, unit, bare, times)[0]
 
 
-def _measured(expression: Expression, unit: str, stamps: bool, times: Any) -> tuple[Expression, bool]:
+def _measured(expression: Expression, unit: str, bare: str | None, times: Any) -> tuple[Expression, bool]:
     """The expression in the unit, and whether it is an amount of it."""
     if isinstance(expression, Const) and expression.unit:
         amount = duration(f"{expression.term.text} {expression.unit}", unit)
@@ -318,12 +318,12 @@ def _measured(expression: Expression, unit: str, stamps: bool, times: Any) -> tu
     if not isinstance(expression, Call):
         return expression, isinstance(expression, Var) and expression.name in times
     name = expression.name
-    found = [_measured(argument, unit, stamps, times) for argument in expression.arguments]
-    if stamps and any(isinstance(part, Var) and timed for part, timed in found):
+    found = [_measured(argument, unit, bare, times) for argument in expression.arguments]
+    if bare and any(isinstance(part, Var) and timed for part, timed in found):
         found = [_stamp_number(part, timed, unit) for part, timed in found]
     arguments, timed = [part for part, _ in found], [measured for _, measured in found]
-    if stamps and any(timed) and (name in ("+", "-") or name in COMPARISONS):
-        factor = duration("1 ms", unit)
+    if bare and any(timed) and (name in ("+", "-") or name in COMPARISONS):
+        factor = duration(f"1 {bare}", unit)
         arguments = [part if measured else _times(part, factor) for part, measured in found]
     amount_of_it = any(timed) and name in ("+", "-", "*", "/", "neg", "abs", "signed")
     return dataclasses.replace(expression, arguments=tuple(arguments)), amount_of_it and not (
