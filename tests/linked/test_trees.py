@@ -17,6 +17,7 @@ from penstock.linked.plan import plan_of
 from penstock.linked.tree import Observed, chosen, in_turn, is_bushy, joins, leaves
 from penstock.linked.triples import Scale
 from tests.linked import generated
+from tests.linked.test_auto import facts
 from tests.oracles.linked_tree import Simulation
 
 E = generated.E
@@ -58,6 +59,34 @@ def test_a_tree_in_fixed_memory_is_the_simulation(policy: str) -> None:
             assert run.stats.evicted == plain.evicted, (tree, body)
             evicted += plain.evicted
     assert evicted > 100
+
+
+ENDS = [
+    "(?E0 - ?T1) <= 9",
+    "!?E0 < ?T1 && !?E1 < ?T2",
+    "signed(?E0 - ?T1) >= 4 && (?T1 - ?T2) <= 20",
+    "(?E0 - ?E1) <= 6",
+    "?T2 < ?E0 || ?E1 < ?E0",
+    "(?E1 - ?T1) <= 8 && ?E0 != ?E2",
+]
+
+
+@pytest.mark.filterwarnings("ignore::penstock.linked.UnboundedContextWarning")
+@pytest.mark.parametrize("context", ENDS)
+def test_no_tree_changes_what_is_found_where_facts_are_closed_later(context: str) -> None:
+    body = "?a p ?x ?T0 ?E0 . ?b q ?x ?T1 ?E1 . ?c p ?x ?T2 ?E2"
+    query = ps.StreamQuery.parse(f"SELECT * FROM STREAM w {{ {body} }} CONTEXT ({context})")
+    some = 0
+    for seed in range(6):
+        table = facts(70, seed, keys=6)
+        assert table.start.isna().any()
+        found = [
+            Counter(map(tuple, query.run({"w": table}, policy="lru", joins=tree).solutions.tolist()))
+            for tree in (((0, 1), 2), ((0, 2), 1), (0, (1, 2)))
+        ]
+        assert found[0] == found[1] == found[2]
+        some += found[0].total()
+    assert some > 20
 
 
 def bushy_case(n: int = 4_000) -> tuple[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.kernels import programs
 from penstock.kernels.linked_index import Scheme
-from penstock.linked.context import Bound, bounds_of, simple_bounds, time_number
+from penstock.linked.context import BEFORE, DIFFERENCE, Bound, bounds_of, simple_bounds, time_number
 from penstock.linked.nodes import Call, Expression, Query, Var, calls, conjuncts, variables
 from penstock.linked.scheme import scheme_of
 from penstock.linked.tree import Tree, in_turn, joins, leaves
@@ -128,6 +128,7 @@ class _Planner:
     def __init__(self, query: Query, scale: Scale, hashed: bool) -> None:
         self.query, self.scale, self.hashed = query, scale, hashed
         self.times, self.homes = query.time_variables, query.homes
+        self._ends = {name for name, (_, which) in self.times.items() if which == 1}
         self.operands: list[Operand] = []
         self.constants: list[Operand] = []
         self.orders_texts = False
@@ -219,11 +220,12 @@ class _Planner:
         if targets:
             for pattern in targets if names else targets[:1]:
                 rows[pattern].append(part)
-            ends = {name for name, (_, which) in self.times.items() if which == 1}
-            if not steps or not ends & names:
+            if not steps or not self._ends & names:
                 return  # else open facts are let in, and asked again with the end that they have by then
         step = next(step for step in steps if self._patterns(part) <= set(leaves(step.sides)))
         bounds, complete = simple_bounds(part, self.times, len(self.query.patterns))
+        if self._ends & names and not (complete and all(map(_stays, bounds))):
+            step = steps[-1]  # an open fact may have been closed since a partial solution was made
         if complete:
             step.bounds += bounds
             step.shown.append(str(part))
@@ -264,8 +266,7 @@ class _Planner:
             kind = programs.EXACT if self.scale.whole else programs.DOUBLE
             return [(programs.END if which else programs.START, pattern, kind)]
         places = self._patterns(expression)
-        ends = {name for name, (_, which) in self.times.items() if which == 1}
-        if len(places) <= 1 and not ends & set(variables(expression)):
+        if len(places) <= 1 and not self._ends & set(variables(expression)):
             operand = Operand(min(places, default=-1), expression, truth)
             if not places:
                 self.constants.append(operand)
@@ -300,6 +301,16 @@ class _Planner:
                 start = time_number((other, 0))
                 limits[i, other] = matrix[start, 2 * i], matrix[start, 2 * i + 1], matrix[start, 2 * count]
         return limits
+
+
+def _stays(bound: Bound) -> bool:
+    """Whether a bound that holds while a fact is open still holds when it is closed: at most, its end comes.
+
+    That is so if another pattern's triple, which has come by then, must not start after that end.
+    """
+    if bound.a % 2 == 1:
+        return False
+    return bound.b % 2 == 0 or bound.kind == BEFORE or (bound.kind == DIFFERENCE and bound.most >= 0)
 
 
 class _NotInKernelError(Exception):
