@@ -31,6 +31,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "AGREED", 0.0)
     monkeypatch.setattr(contest, "ENOUGH", 0)
     monkeypatch.setattr(contest, "FADE", 0.3)
+    monkeypatch.setattr(contest, "TRIED", 2)
     monkeypatch.setattr(contest, "WATCHED", 5)
     monkeypatch.setattr(contest, "PAUSE", 2)
     monkeypatch.setattr(contest, "LOOK", 2)

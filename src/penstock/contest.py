@@ -25,6 +25,9 @@ REST = 4  # epochs that a policy is given before it is compared
 WATCHED = 24  # epochs before the first pause, and after a change; pauses are for fresh samples
 PAUSE = 9  # looks of a pause, of so many epochs each: whether the stream finds as many results as it did
 LOOK = 4
+TRIED = 4  # epochs before and after a change whose results are compared, the first one after it apart
+WORSE = 0.1  # the share of the results by which these may fall
+DISTRUST = 32  # epochs for which a candidate is not followed again that has done worse, then twice as many
 SURPRISE = (0.25, 4.0)  # the share of the usual results, and standard deviations, by which these must differ
 BETWEEN = 6  # epochs between two pauses whose results count; in the one before them caches fill again
 SHARE = 0.05  # of the memory, for the small ones together
@@ -95,6 +98,11 @@ class Contest:
         self.found = np.zeros(2)  # results of the real one per arrival, faded: the sum and the sum of squares
         self.looks = 0.0  # the weight of these
         self.lately = 0.0  # its results in this epoch, or look
+        self.total = 0  # its results since the beginning
+        self.rates: list[float] = []  # its results per arrival in the last epochs
+        self.before: list[float] = []  # the same when it last changed, until that change has proved right
+        self.came_from = 0  # who was followed then
+        self.barred = np.zeros((candidates, 2), np.int64)  # until which arrival, and how often so far
 
     @property
     def pausing(self) -> bool:
@@ -115,16 +123,19 @@ class Contest:
         """What a candidate has found, of whichever keys: for a sample that is not the same all the time."""
         self.gained[candidate, 0] += found
 
-    def after(self, arrivals: int, found: float = 0.0) -> int | None:
+    def after(self, arrivals: int, total: int = 0) -> int | None:
         """So many more have arrived: once an epoch is over, the candidate to change to, if one is ahead.
 
-        `found` is how many results the real one had with them, for contests that pause.
+        `total` is how many results the real one has had with all so far.
         """
         self.arrivals += arrivals
-        self.lately += found
+        self.lately += total - self.total
+        self.total = total
         if self.arrivals < self.due:
             return None
-        leader = self._compared() if self.phase == "watching" else None
+        leader = self._regretted()
+        if leader is None and self.phase == "watching":
+            leader = self._compared()
         self.due = (self.arrivals // self.epoch + 1) * self.epoch
         if self.epoch < self.longest:
             self.epoch = min(self.epoch + self.epoch // 8, self.longest)
@@ -134,6 +145,27 @@ class Contest:
             self._next_phase(stays=leader is not None)
         self.lately = 0.0
         return leader
+
+    def _regretted(self) -> int | None:
+        """Who was followed before, if the last change has cost the real one results.
+
+        The sample may have said what is not so of all: where a few keys make most of the results, it may have
+        none of them.
+        """
+        if self.pausing:
+            return None
+        self.rates = [*self.rates[-TRIED:], self.lately / self.epoch]
+        if not self.before or len(self.rates) <= TRIED:
+            return None
+        before, after = np.array(self.before), np.array(self.rates[1:])
+        self.before = []
+        error = math.sqrt((before.var() + after.var()) / TRIED)
+        fallen = before.mean() - after.mean()
+        if fallen <= max(WORSE * before.mean(), CERTAIN * error):
+            return None
+        times = int(self.barred[self.running, 1])
+        self.barred[self.running] = self.arrivals + DISTRUST * 2 ** min(times, 10) * self.epoch, times + 1
+        return self.came_from
 
     def _next_phase(self, stays: bool) -> None:
         """An epoch, or a look of a pause, is over."""
@@ -173,7 +205,7 @@ class Contest:
         self.grouped = FADE * self.grouped + self.gained
         self.rested += 1
         results = self.grouped.sum(axis=1)
-        leader = int(np.argmax(results))
+        leader = int(np.argmax(np.where(self.barred[:, 0] > self.arrivals, -1.0, results)))
         if leader == self.running or self.rested < REST or results[leader] <= 0:
             return None
         if not self.fresh and results[leader] < ENOUGH:
@@ -203,6 +235,9 @@ class Contest:
 
     def change(self, leader: int) -> None:
         """This candidate is followed from now on."""
+        going_back = self.barred[self.running, 0] > self.arrivals
+        self.before = [] if going_back or len(self.rates) < TRIED else self.rates[-TRIED:]
+        self.came_from, self.rates = self.running, []
         self.running, self.since, self.rested = leader, self.arrivals, 0
         self.switches += 1
         self.phase, self.epochs_left = "watching", WATCHED
@@ -273,9 +308,9 @@ class Follower(Generic[Candidate]):
         """The one that is followed."""
         return self.policies[self.contest.running]
 
-    def led(self, arrivals: int, found: float = 0.0) -> Candidate | None:
+    def led(self, arrivals: int, total: int) -> Candidate | None:
         """So many more have arrived: once an epoch is over, the policy to change to, if one is ahead."""
-        leader = self.contest.after(arrivals, found)
+        leader = self.contest.after(arrivals, total)
         return None if leader is None else self.policies[leader]
 
     def change(self, policy: Candidate) -> None:

@@ -15,6 +15,7 @@ import penstock as ps
 from penstock import contest
 from penstock.caching import Cache
 from penstock.errors import PenstockError, PolicyOptionError
+from penstock.experiments.generated import crowds
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.stream import StreamState
 from penstock.workloads import viewers_and_guide, zipf_pair
@@ -43,6 +44,36 @@ def test_it_follows_the_leader() -> None:
     assert choice.estimates["prob"] == 1.0 > choice.estimates["fifo"]
     assert found["auto:candidates=fifo/prob"].recall > 0.85 * found["prob"].recall
     assert found["fifo"].choice is None
+
+
+def test_a_change_that_costs_results_is_taken_back() -> None:
+    """The sample says that the second candidate is better; what the real one finds says otherwise."""
+    epoch = 512
+    game, total, followed = contest.Contest(2, size=epoch, margin=0.01, halvings=2), 0, []
+    for _ in range(200):
+        for candidate, found in enumerate((50, 60)):
+            game.add(candidate, np.arange(1_000), np.full(1_000, found))
+        total += 400 if game.running == 0 else 200
+        leader = game.after(epoch, total)
+        if leader is not None:
+            game.change(leader)
+        followed.append(game.running)
+    assert followed[-1] == 0
+    assert game.switches in (4, 6)  # and tried again, each time after twice as long
+    assert sum(followed) <= 3 * (contest.TRIED + 1)
+    assert set(followed) == {0, 1}
+
+
+def test_a_sample_without_the_keys_that_matter_does_not_mislead_for_long() -> None:
+    left, right = crowds(quick=False)
+    recall = {
+        policy: ps.WindowJoin(4_000, ps.Fraction(0.05), policy=policy)
+        .run(left, right, on="key", time="ts")
+        .stats.recall
+        for policy in ("lru", "prob", "auto:candidates=lru/prob")
+    }
+    assert recall["prob"] < 0.3 * recall["lru"]
+    assert recall["auto:candidates=lru/prob"] > 0.93 * recall["lru"]
 
 
 @pytest.mark.usefixtures("hasty")

@@ -93,7 +93,7 @@ class CacheChooser(Follower[Policy]):
             part = keys[mine]
             for i, cache in enumerate(self.small):
                 self.contest.add(i, part, cache.request(part, sizes[mine]).hit)
-        return self.led(len(keys))
+        return self.led(len(keys), self.contest.total + int(np.count_nonzero(hit)))
 
     @property
     def parts(self) -> tuple[Any, ...]:

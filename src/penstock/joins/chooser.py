@@ -50,8 +50,10 @@ class Chooser(Follower[Policy]):
             state.warm()
             settle(self.config, policy, nothing, store, self.scholar)
 
-    def attend(self, batch: Batch, start: int, stop: int) -> Policy | None:
+    def attend(self, batch: Batch, start: int, stop: int, total: int) -> Policy | None:
         """Arrivals have been processed: the history and the small joins hear of them.
+
+        `total` is how many matches the real join has had so far.
 
         Once an epoch is over: the policy to change to, if one is ahead for certain. Then too the small join
         of `learned` gets the weights that fit all keys: its sample has too few examples to find them.
@@ -67,7 +69,7 @@ class Chooser(Follower[Policy]):
                 for i, state in enumerate(self.small):
                     self.contest.add(i, part.key, state._run(part, False, False).counts)
         due = self.contest.due
-        leader = self.led(stop - start)
+        leader = self.led(stop - start, total)
         if self.contest.due != due:
             for state in self.small:
                 if isinstance(state.policy, LearnedState):

@@ -25,6 +25,7 @@ from penstock.kernels.layout import (
     EVICTED,
     EXPIRED,
     LIVE,
+    MATCHED,
     OVERSIZE,
     P_PEAK_USED,
     PEAK_TUPLES,
@@ -175,7 +176,7 @@ class JoinState:
             began = clock.perf_counter()
             start = self._step(part, out, start)
             if self.chooser is not None and start == limit:
-                leader = self.chooser.attend(batch, heard, limit)
+                leader = self.chooser.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
                 heard = limit
                 if leader is not None:
                     self._follow(leader)

@@ -32,6 +32,7 @@ from penstock.kernels.layout import (
     EXPIRED,
     HEAD,
     KEY,
+    MATCHED,
     NEXT,
     NUMBER,
     OVERSIZE,
@@ -123,6 +124,7 @@ def _drive(policy, store, batch, out, start):
         arrive(policy, store, stream, key, entry)
         if matches > 0:
             match_key(policy, store, entry, other, arrival)
+            meta[MATCHED] += matches
             if meta[STEPS] >= meta[WARMUP]:
                 meta[RESULTS] += matches
                 out.counts[i] += matches

@@ -67,6 +67,7 @@ PEAK_TUPLES = 17
 NUMBER = 18  # arrival number of the arrival that is being admitted
 LIVE = 19
 SHED = 20  # 1: dropped arrivals are dropped before they probe
+MATCHED = 21  # matches with what is kept, in the warm-up too: what a policy that chooses goes by
 META = 24
 
 # Kinds of window.

@@ -23,6 +23,7 @@ from penstock.kernels.layout import (
     EVICTED,
     EXPIRED,
     LIVE,
+    MATCHED,
     REFUSED,
     RESULTS,
     ROW,
@@ -128,6 +129,7 @@ def _drive(policy, store, index, expiry, scheme, batch, scratch, out, start):
         if not (room_to_log(store, scheme, scratch, out) and room_to_count(index, scratch)):
             return i
         arrival = meta[ARRIVALS]
+        meta[MATCHED] += scratch.ends[FOUND]
         if scratch.ends[FOUND] > 0 and meta[STEPS] >= meta[WARMUP]:
             meta[RESULTS] += scratch.ends[FOUND]
             out.counts[i] += scratch.ends[FOUND]

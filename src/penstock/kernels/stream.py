@@ -32,6 +32,7 @@ from penstock.kernels.layout import (
     ARRIVALS,
     EXPIRED,
     HEAD,
+    MATCHED,
     NEXT,
     RESULTS,
     ROW,
@@ -127,6 +128,7 @@ def _drive_stream(policy, store, flow, batch, out, start):
         count_missed(out.sketch, other, key, low, high)
         if matches > 0:
             match_some(policy, store, flow.matched, matches, arrival)
+            meta[MATCHED] += matches
             if meta[STEPS] >= meta[WARMUP]:
                 meta[RESULTS] += matches
                 out.counts[i] += matches

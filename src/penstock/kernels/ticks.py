@@ -23,6 +23,7 @@ from penstock.kernels.jit import borrow, jit
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
+    MATCHED,
     RESULTS,
     ROWS,
     SAME_TICK,
@@ -129,6 +130,7 @@ def _probe(policy, store, batch, out, i, counted):
     matches = store.k32[entry, COUNT + 1 - stream]
     if matches > 0:
         match_key(policy, store, entry, 1 - stream, arrival)
+        store.meta[MATCHED] += matches
         if counted:
             store.meta[RESULTS] += matches
             out.counts[i] += matches

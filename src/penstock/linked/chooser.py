@@ -95,8 +95,8 @@ class QueryChooser(Follower[Policy]):
         ends = [batch.columns._replace(end=batch.columns.end.copy()) for _ in self.small]
         return [part._replace(columns=columns) for columns in ends]
 
-    def attend(self, batches: list[LinkedBatch], start: int, stop: int, found: float) -> Policy | None:
-        """Arrivals have been processed, with so many results: the small caches hear of them.
+    def attend(self, batches: list[LinkedBatch], start: int, stop: int, total: int) -> Policy | None:
+        """Arrivals have been processed, with so many results in all: the small caches hear of them.
 
         Once an epoch is over: the policy to change to, if one is ahead for certain.
         """
@@ -111,7 +111,7 @@ class QueryChooser(Follower[Policy]):
                 findings = Findings(self.plan.patterns, arrivals)
                 caches.run(part, findings, 0, arrivals)
                 self.contest.tally(i, findings.out.counts.sum())
-        return self.led(stop - start, found)
+        return self.led(stop - start, total)
 
     def warm(self, batch: LinkedBatch) -> None:
         """Load or compile all that may be needed later, on nothing."""

@@ -13,6 +13,7 @@ from penstock.kernels.layout import (
     ARRIVALS,
     EVICTED,
     EXPIRED,
+    MATCHED,
     PEAK_TUPLES,
     REFUSED,
     RESULTS,
@@ -125,8 +126,8 @@ class LinkedState:
             start, done = done, min(n, done + chunk)
             self.caches.run(batch, findings, start, done)
             if self.chooser is not None:
-                found = float(findings.out.counts[start:done].sum())
-                leader = self.chooser.attend(beside, start, done, found)
+                total = int(self.caches.store.meta[MATCHED])
+                leader = self.chooser.attend(beside, start, done, total)
                 if leader is not None:
                     self.chooser.change(leader)
                     self.caches = settled(self.caches, leader, batch.columns)
