@@ -167,17 +167,33 @@ def _stock_volume(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return split(trades, trades["side"] == "B")
 
 
-def _beijing(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time", "station", "DEWP"]).dropna()
-    table = pd.DataFrame({"key": hourly["DEWP"], "ts": _milliseconds(hourly["time"])})
-    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
+def _beijing(*keys: str) -> Callable[[Path], tuple[pd.DataFrame, pd.DataFrame]]:
+    """Every other station with the others, on some of what they measure."""
+
+    def make(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+        hourly = pd.read_parquet(path, columns=["time", "station", *keys]).dropna()
+        return split(_keyed(hourly, keys, "time"), hourly["station"].rank(method="dense") % 2 == 1)
+
+    return make
 
 
-def _nyc(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time_hour", "origin", "dewp"]).dropna()
-    hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
-    table = pd.DataFrame({"key": hourly["dewp"], "ts": _milliseconds(hourly["time_hour"])})
-    return split(table, hourly["origin"] == "EWR")
+def _keyed(table: pd.DataFrame, keys: tuple[str, ...], time: str) -> pd.DataFrame:
+    """The columns of the key, which is called so if it is one, and the time."""
+    names = {keys[0]: "key"} if len(keys) == 1 else {}
+    return table[[*keys]].rename(columns=names).assign(ts=_milliseconds(table[time]))
+
+
+def _nyc(*keys: str, whole: bool = False) -> Callable[[Path], tuple[pd.DataFrame, pd.DataFrame]]:
+    """Newark with the other two airports, on some of what they measure; `whole`: rounded."""
+
+    def make(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+        hourly = pd.read_parquet(path, columns=["time_hour", "origin", *keys]).dropna()
+        hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
+        if whole:
+            hourly = hourly.round(dict.fromkeys(keys, 0))
+        return split(_keyed(hourly, keys, "time_hour"), hourly["origin"] == "EWR")
+
+    return make
 
 
 def _srbench(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -201,19 +217,6 @@ def _shop(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return split(table, np.arange(len(key)) % 2 == 0)
 
 
-def _beijing_pressure(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time", "station", "PRES"]).dropna()
-    table = pd.DataFrame({"key": hourly["PRES"], "ts": _milliseconds(hourly["time"])})
-    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
-
-
-def _nyc_wind(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time_hour", "origin", "wind_dir", "wind_speed"]).dropna()
-    hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
-    table = hourly[["wind_dir", "wind_speed"]].assign(ts=_milliseconds(hourly["time_hour"]))
-    return split(table, hourly["origin"] == "EWR")
-
-
 def _sensors_temp(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     found = pd.read_parquet(path)
     found = found[found["Variable"] == "AirTemperature"].sort_values("Fecha", kind="stable")
@@ -228,25 +231,6 @@ def _melbourne(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return split(table, daily["day"] < half)
 
 
-def _beijing_temp(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time", "station", "TEMP"]).dropna()
-    table = pd.DataFrame({"key": hourly["TEMP"], "ts": _milliseconds(hourly["time"])})
-    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
-
-
-def _beijing_wind(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time", "station", "wd", "WSPM"]).dropna()
-    table = hourly[["wd", "WSPM"]].assign(ts=_milliseconds(hourly["time"]))
-    return split(table, hourly["station"].rank(method="dense") % 2 == 1)
-
-
-def _nyc_humid(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    hourly = pd.read_parquet(path, columns=["time_hour", "origin", "humid"]).dropna()
-    hourly = hourly.sort_values(["time_hour", "origin"], kind="stable")
-    table = pd.DataFrame({"key": hourly["humid"].round(0), "ts": _milliseconds(hourly["time_hour"])})
-    return split(table, hourly["origin"] == "EWR")
-
-
 _SOURCES: dict[str, _Source] = {
     "stock": _Source(
         _stock,
@@ -257,7 +241,7 @@ _SOURCES: dict[str, _Source] = {
         file="stock_trades.parquet",
     ),
     "beijing": _Source(
-        _beijing,
+        _beijing("DEWP"),
         "stations on dew point, 7 days",
         168 * HOUR,
         kind="tuned",
@@ -272,7 +256,7 @@ _SOURCES: dict[str, _Source] = {
         file="stock_trades.parquet",
     ),
     "nyc": _Source(
-        _nyc, "airports on dew point, 14 days", 336 * HOUR, kind="seen", file="nyc_weather.parquet"
+        _nyc("dewp"), "airports on dew point, 14 days", 336 * HOUR, kind="seen", file="nyc_weather.parquet"
     ),
     "srbench": _Source(
         _srbench, "stations on dew point, 1 hour", HOUR, kind="seen", file="srbench_observations.csv"
@@ -343,14 +327,14 @@ _SOURCES: dict[str, _Source] = {
         quick_within=800,
     ),
     "beijing-pressure": _Source(
-        _beijing_pressure,
+        _beijing("PRES"),
         "stations on air pressure, 3 days",
         72 * HOUR,
         kind="seen",
         file="beijing_weather.parquet",
     ),
     "nyc-wind": _Source(
-        _nyc_wind,
+        _nyc("wind_dir", "wind_speed"),
         "airports on direction and speed of the wind, 7 days",
         168 * HOUR,
         ["wind_dir", "wind_speed"],
@@ -389,16 +373,18 @@ _SOURCES: dict[str, _Source] = {
         quick_within=400,
     ),
     "beijing-temp": _Source(
-        _beijing_temp, "stations on temperature, 2 days", 48 * HOUR, file="beijing_weather.parquet"
+        _beijing("TEMP"), "stations on temperature, 2 days", 48 * HOUR, file="beijing_weather.parquet"
     ),
     "beijing-wind": _Source(
-        _beijing_wind,
+        _beijing("wd", "WSPM"),
         "stations on direction and speed of the wind, 1 day",
         24 * HOUR,
         ["wd", "WSPM"],
         file="beijing_weather.parquet",
     ),
-    "nyc-humid": _Source(_nyc_humid, "airports on humidity, 10 days", 240 * HOUR, file="nyc_weather.parquet"),
+    "nyc-humid": _Source(
+        _nyc("humid", whole=True), "airports on humidity, 10 days", 240 * HOUR, file="nyc_weather.parquet"
+    ),
     "crowds": _Source(
         crowds, "Zipf 0.6 with crowds around one key at a time, 4,000 arrivals", 4_000, quick_within=800
     ),
