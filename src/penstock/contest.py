@@ -7,12 +7,13 @@ find is compared epoch by epoch. The choosers of joins, of caches and of stream 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+
+from penstock.sampling import mixed
 
 EPOCH = (512, 65_536)  # arrivals between two looks at the results, at least and at most
 FRESH_EPOCH = 32  # at first, where the sample is not the same all the time
@@ -30,11 +31,6 @@ WORSE = 0.1  # the share of the results by which these may fall
 DISTRUST = 32  # epochs for which a candidate is not followed again that has done worse, then twice as many
 SURPRISE = (0.25, 4.0)  # the share of the usual results, and standard deviations, by which these must differ
 BETWEEN = 6  # epochs between two pauses whose results count; in the one before them caches fill again
-SHARE = 0.05  # of the memory, for the small ones together
-LEAST = 16  # tuples of a small one, unless the real one has fewer
-COUNTS = 0.3  # of a small one's memory, for its key counts
-MOST_HALVINGS = 20
-EIGHTHS = 8
 ENOUGH = 100  # results lately of a leader that is followed: looking often, one sees leads in a few by chance
 
 
@@ -116,7 +112,7 @@ class Contest:
 
     def add(self, candidate: int, key: np.ndarray, found: np.ndarray) -> None:
         """What a candidate has found for each of some keys of the sample."""
-        group = ((_mixed(key) >> np.uint64(33)) % np.uint64(GROUPS)).astype(np.int64)
+        group = ((mixed(key) >> np.uint64(33)) % np.uint64(GROUPS)).astype(np.int64)
         self.gained[candidate] += np.bincount(group, found, GROUPS)
 
     def tally(self, candidate: int, found: float) -> None:
@@ -320,43 +316,3 @@ class Follower(Generic[Candidate]):
     def choice(self) -> Choice:
         """What a caller is told."""
         return self.contest.choice([policy.spell() for policy in self.policies])
-
-
-def halvings_for(candidates: int, most: float, sized: Callable[[float], tuple[int, float]]) -> float | None:
-    """How often the keys are halved until the small ones fit into so many bytes; None if never.
-
-    `sized` tells the tuples of one and the bytes of all, after so many halvings, which go in eighths: the few
-    tuples that suffice nearly fill the least that small ones may take.
-
-    >>> from penstock.contest import halvings_for
-    >>> halvings_for(3, 5_000, lambda halvings: (round(1_000 * 0.5**halvings), 90_000 * 0.5**halvings))
-    4.25
-    """
-    steps = range(EIGHTHS * MOST_HALVINGS if candidates > 1 else 0)
-    found = bisect_left(steps, True, key=lambda step: sized(step / EIGHTHS)[1] <= most)
-    if found == len(steps) or (found > 0 and sized(found / EIGHTHS)[0] < LEAST):
-        return None
-    return found / EIGHTHS
-
-
-def sampled(key: np.ndarray, halvings: float) -> np.ndarray:
-    """Which keys are in a sample of one in 2^halvings.
-
-    >>> import numpy as np
-    >>> from penstock.contest import sampled
-    >>> int(sampled(np.arange(1_000), 0).sum()), 80 < int(sampled(np.arange(1_000), 3).sum()) < 170
-    (1000, True)
-    """
-    whole = int(halvings)
-    mixed = _mixed(key)
-    inside = (mixed >> np.uint64(40)) & np.uint64((1 << whole) - 1) == 0
-    if whole != halvings:
-        share = np.uint64(round(0.5 ** (halvings - whole) * (1 << 16)))
-        inside &= (mixed >> np.uint64(8)) & np.uint64((1 << 16) - 1) < share
-    return inside
-
-
-def _mixed(key: np.ndarray) -> np.ndarray:
-    """A hash that no table uses."""
-    mixed = (key.astype(np.uint64) + np.uint64(0x632BE59BD9B4E019)) * np.uint64(0xD6E8FEB86659FD93)
-    return (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)

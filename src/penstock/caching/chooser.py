@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
+from penstock.contest import Contest, Follower
 from penstock.errors import PolicyOptionError
 from penstock.kernels.cache import tally
 from penstock.policies import Policy
+from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
 
 if TYPE_CHECKING:
     from penstock.caching.cache import Cache

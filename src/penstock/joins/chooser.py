@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
+from penstock.contest import Contest, Follower
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
 from penstock.kernels.drive import Batch
@@ -16,6 +16,7 @@ from penstock.kernels.places import Places
 from penstock.kernels.scholar import Scholar, attend_batch, new_scholar, teach
 from penstock.policies import Policy
 from penstock.policies.learned import Learned, LearnedState
+from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.contest import COUNTS, SHARE, Contest, Follower, halvings_for, sampled
+from penstock.contest import Contest, Follower
 from penstock.errors import PolicyOptionError
 from penstock.joins.chooser import least_of
 from penstock.kernels.linked import LinkedBatch
@@ -16,6 +16,7 @@ from penstock.linked.plan import Plan
 from penstock.linked.settle import settled
 from penstock.linked.triples import Triples
 from penstock.policies import Policy
+from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
 
 CANDIDATES = ("gdj", "prob", "lru")
 
