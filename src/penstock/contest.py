@@ -93,7 +93,8 @@ class Contest:
         self.phase, self.epochs_left = "watching", WATCHED
         self.found = np.zeros(2)  # results of the real one per arrival, faded: the sum and the sum of squares
         self.looks = 0.0  # the weight of these
-        self.lately = 0.0  # its results in this epoch, or look
+        self.began = 0  # the arrival with which this epoch, or look, began
+        self.lately = 0.0  # results of the real one since then
         self.total = 0  # its results since the beginning
         self.rates: list[float] = []  # its results per arrival in the last epochs
         self.before: list[float] = []  # the same when it last changed, until that change has proved right
@@ -129,7 +130,8 @@ class Contest:
         self.total = total
         if self.arrivals < self.due:
             return None
-        leader = self._regretted()
+        rate = self.lately / (self.arrivals - self.began)
+        leader = self._regretted(rate)
         if leader is None and self.phase == "watching":
             leader = self._compared()
         self.due = (self.arrivals // self.epoch + 1) * self.epoch
@@ -138,11 +140,11 @@ class Contest:
             self.due = self.arrivals + self.epoch
         self.gained = np.zeros_like(self.gained)
         if self.fresh and not self.alike:
-            self._next_phase(stays=leader is not None)
-        self.lately = 0.0
+            self._next_phase(rate, stays=leader is not None)
+        self.began, self.lately = self.arrivals, 0.0
         return leader
 
-    def _regretted(self) -> int | None:
+    def _regretted(self, rate: float) -> int | None:
         """Who was followed before, if the last change has cost the real one results.
 
         The sample may have said what is not so of all: where a few keys make most of the results, it may have
@@ -150,7 +152,7 @@ class Contest:
         """
         if self.pausing:
             return None
-        self.rates = [*self.rates[-TRIED:], self.lately / self.epoch]
+        self.rates = [*self.rates[-TRIED:], rate]
         if not self.before or len(self.rates) <= TRIED:
             return None
         before, after = np.array(self.before), np.array(self.rates[1:])
@@ -163,9 +165,8 @@ class Contest:
         self.barred[self.running] = self.arrivals + DISTRUST * 2 ** min(times, 10) * self.epoch, times + 1
         return self.came_from
 
-    def _next_phase(self, stays: bool) -> None:
-        """An epoch, or a look of a pause, is over."""
-        rate = self.lately / (self.epoch * (LOOK if self.pausing else 1))
+    def _next_phase(self, rate: float, stays: bool) -> None:
+        """An epoch, or a look of a pause, is over, in which the real one had so many results per arrival."""
         if self.pausing and self._surprised(rate):
             # What is known is of another regime, and must not stand in the way of what comes.
             self.grouped *= 0.1
@@ -260,7 +261,7 @@ class Contest:
     @classmethod
     def unpack(cls, packed: dict[str, Any]) -> Contest:
         """The counterpart."""
-        contest = cls.__new__(cls)
+        contest = cls(len(packed["gained"]), 1, packed["margin"], packed["halvings"])
         vars(contest).update(packed)
         return contest
 
