@@ -18,6 +18,7 @@ from penstock.errors import PenstockError, PolicyOptionError
 from penstock.experiments.generated import crowds
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.stream import StreamState
+from penstock.sampling import sampled
 from penstock.workloads import viewers_and_guide, zipf_pair
 from tests.joins.test_contract import Feed, feed, trajectory
 
@@ -188,7 +189,7 @@ def test_there_is_a_sample_for_every_size_of_buffer() -> None:
     keys = np.arange(100_000)
     groups = [contest.Contest(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
     for asked in groups:
-        mine = keys[contest.sampled(keys, asked.halvings or 0)]
+        mine = keys[sampled(keys, asked.halvings or 0)]
         asked.add(0, mine, np.ones(len(mine)))
         assert asked.gained.min() > 0.8 * asked.gained.max()
 
@@ -240,7 +241,7 @@ def test_candidates_have_options() -> None:
 def test_a_sample_of_keys_is_a_share_of_them() -> None:
     keys = np.arange(-50_000, 50_000)
     for halvings in (0, 0.25, 1, 1.5, 3, 5.875, 6):
-        assert contest.sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
+        assert sampled(keys, halvings).mean() == pytest.approx(0.5**halvings, rel=0.1)
 
 
 @pytest.mark.parametrize("given", ["auto", "opt", "heeb", "age", "flowexpect"])
