@@ -17,16 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 import penstock as ps
+from penstock.experiments.clock_queries import LISTING_1, LISTING_2
 from penstock.workloads import viewers_and_guide
 
-LISTING_1 = """SELECT ?sensor1, ?sensor2 FROM STREAM windSpeed WHERE {
-    ?sensor1 reports ?windSpeed ?T1 . ?sensor2 reports ?windSpeed ?T2 .
-    FILTER (?sensor1 != ?sensor2) . FILTER (?windSpeed >= 10^^xsd:int) . }
-CONTEXT ((?T1 - ?T2) <= 200^^xsd:millisecond)"""
-LISTING_2 = """SELECT ?userID, ?programID FROM STREAM Log, EPG WHERE {
-    ?userID watches ?channelID ?T_start_viewer ?T_end_viewer .
-    ?channelID plays ?programID ?T_start_EPG ?T_end_EPG . }
-CONTEXT ((!?T_end_viewer < ?T_start_EPG) && (!?T_end_EPG < ?T_start_viewer))"""
 POLICIES = ("fifo", "lru", "prob", "life", "clock", "clock-exp", "gdj", "auto")
 
 

@@ -150,8 +150,8 @@ class _Planner:
         caches = list(shapes.values())
         limits = self._limits(matrix)
         shared = [step.shared for step in steps]
-        scheme, ports = scheme_of(tree, shared, caches, self._position, self._owner, limits, gain)
-        scheme = scheme._replace(twice=np.array([True, *(step.twice for step in steps)]))
+        twice = [step.twice for step in steps]
+        scheme, ports = scheme_of(tree, shared, twice, caches, self._position, self._owner, limits, gain)
         return Plan(
             query,
             self.scale,

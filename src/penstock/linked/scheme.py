@@ -15,6 +15,7 @@ Position = Callable[[int, str], int]  # of a variable in a pattern
 def scheme_of(
     tree: Tree,
     shared: list[list[str]],
+    twice: list[bool],
     caches: list[list[int]],
     position: Position,
     owner: Callable[[Tree, str], int],
@@ -23,8 +24,9 @@ def scheme_of(
 ) -> tuple[Scheme, list[tuple[int, ...]]]:
     """The scheme of a tree, and per port of single triples the positions of its key.
 
-    `shared` has the variables that the sides of each join have in common, `caches` the patterns that use each
-    cache of single triples; `owner` gives the first pattern of a part of the tree that has a variable.
+    `shared` has the variables that the sides of each join have in common, `twice` whether the triple that
+    arrives may be on both, `caches` the patterns that use each cache of single triples; `owner` gives the first
+    pattern of a part of the tree that has a variable.
     """
     steps, count = joins(tree), len(leaves(tree))
     home = {pattern: cache for cache, users in enumerate(caches) for pattern in users}
@@ -89,7 +91,7 @@ def scheme_of(
         port_step=np.array(port_step, np.int64),
         port_side=np.array(port_side, np.int64),
         port_of=port_of,
-        twice=np.ones(count, np.bool_),
+        twice=np.array([True, *twice]),
         key_size=np.array([0, *map(len, shared)], np.int64),
         key_part=key_part,
         limit=limits,

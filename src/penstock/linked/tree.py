@@ -44,16 +44,6 @@ def joins(tree: Tree) -> list[tuple[Tree, Tree]]:
     return [] if isinstance(tree, int) else [*joins(tree[0]), *joins(tree[1]), tree]
 
 
-def is_bushy(tree: Tree) -> bool:
-    """Whether some join has partial solutions on both sides.
-
-    >>> from penstock.linked.tree import is_bushy
-    >>> is_bushy(((0, 1), 2)), is_bushy(((0, 1), (2, 3)))
-    (False, True)
-    """
-    return any(not isinstance(side, int) for _, side in joins(tree))
-
-
 def checked(given: Any, query: Query) -> Tree:
     """A tree as given by a caller, or an error that says what is wrong with it.
 
