@@ -25,8 +25,8 @@ def scheme_of(
     """The scheme of a tree, and per port of single triples the positions of its key.
 
     `shared` has the variables that the sides of each join have in common, `twice` whether the triple that
-    arrives may be on both, `caches` the patterns that use each cache of single triples; `owner` gives the first
-    pattern of a part of the tree that has a variable.
+    arrives may be on both, `caches` the patterns that use each cache of single triples; `owner` gives the
+    first pattern of a part of the tree that has a variable.
     """
     steps, count = joins(tree), len(leaves(tree))
     home = {pattern: cache for cache, users in enumerate(caches) for pattern in users}
