@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -137,22 +138,23 @@ def major_of(text: str) -> int | None:
 
 
 def kernels() -> list[Finding]:
-    """Where Numba keeps compiled kernels: next to the source, in NUMBA_CACHE_DIR, or in the user's cache."""
+    """Where compiled kernels are kept, and how many are there."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return [Finding("Numba", "note", "NUMBA_DISABLE_JIT is set", "Unset it: all runs as plain Python.")]
-    from penstock.kernels.ages import best_age
+    from penstock.kernels.code_cache import CacheFolderWarning, folder
 
-    # The folder that Numba itself has chosen for a kernel; a private name, so that its absence is no error.
-    where = getattr(getattr(best_age, "_cache", None), "cache_path", None)
-    folder = Path(where) if where else None
-    remedy = "Set NUMBA_CACHE_DIR to a folder that can be written and that Spark's workers share."
-    if folder is None:
-        return [Finding("Numba's cache", "bad", "nowhere to write; every process compiles anew", remedy)]
-    kept = list(folder.glob("*.nbc")) if folder.is_dir() else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CacheFolderWarning)
+        try:
+            where = folder()
+        except CacheFolderWarning as warning:
+            remedy = "Set PENSTOCK_CACHE_DIR to a folder that can be written and that Spark's workers share."
+            return [Finding("Compiled kernels", "note", str(warning).partition(";")[0], remedy)]
+    kept = list(where.glob("*.nbc"))
     size = sum(path.stat().st_size for path in kept) / 2**20
-    found = f"{len(kept)} kernels, {size:.0f} MiB in {folder}"
+    found = f"{len(kept)} kernels, {size:.0f} MiB in {where}"
     hint = "" if kept else "The first runs compile, a few seconds a policy; later ones load."
-    return [Finding("Numba's cache", "ok" if kept else "note", found, hint)]
+    return [Finding("Compiled kernels", "ok" if kept else "note", found, hint)]
 
 
 def spark() -> list[Finding]:

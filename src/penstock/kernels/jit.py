@@ -1,8 +1,6 @@
 """The one place that sets Numba's options, and the hooks through which a driver calls a policy.
 
-`jit` compiles and caches on disk. Numba checks only the file of the function itself when it
-decides whether a cached machine code is still good; a driver also contains the code of the policy it was
-compiled for, so what is checked here is the source of all kernels and policies.
+`jit` compiles for a common processor and caches on disk (see `code_cache`).
 
 `hook` makes a function whose implementation depends on the type of its first argument, at compile
 time under Numba and at run time in plain Python. `interpreted` gives the plain-Python twin of a driver,
@@ -12,19 +10,19 @@ for policies that are ordinary Python objects.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
+import platform
 import types as pytypes
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     infer_getattr,
@@ -35,37 +33,44 @@ from numba.extending import (
     register_model,
 )
 
-_PROCESS = uuid.uuid4().hex[:12]
+from penstock.kernels.code_cache import CodeCache
+
+_HOOKS: list[Hook] = []
+
+# What x86-64 processors have had since about 2013 (Haswell, Excavator).
+_X86_64_V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 
 
-@functools.cache
-def _stamp() -> str:
-    """A digest of the source of everything that can end up inside a compiled kernel."""
-    root = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for folder in ("kernels", "policies"):
-        for path in sorted((root / folder).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _use_baseline() -> None:
+    """Compile for a common processor, so that compiled kernels can be carried to another machine.
+
+    Not where `NUMBA_CPU_NAME` says otherwise, or somebody has used Numba's compiler in this process already.
+    """
+    if getattr(config, "CPU_NAME", None) is not None or "_toplevel_target_context" in vars(cpu_target):
+        return
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        has = llvm.get_host_cpu_features()
+        name = "x86-64-v3" if all(has.get(each) for each in _X86_64_V3) else "x86-64"
+    else:
+        name = "generic"
+    vars(config).update(CPU_NAME=name, CPU_FEATURES="")
+
+
+_use_baseline()
 
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel, cached on disk so that a new process loads it instead of compiling again."""
-    kernel = numba.njit(cache=True, error_model="numpy")(function)
-    _guard_cache(getattr(getattr(kernel, "_cache", None), "_cache_file", None))
+    kernel: Any = numba.njit(error_model="numpy")(function)
+    if isinstance(kernel, Dispatcher):
+        vars(kernel)["_cache"] = CodeCache(function, _implementations)
     return kernel
 
 
-def _guard_cache(index: Any) -> None:
-    """Make the index of a disk cache safe against other sources and against other processes.
-
-    The version is compared before anything else is read, so that an index of older sources, which may name
-    classes that are gone, is passed over. Numbered data files could be written by two processes under one
-    name and leave the index of one with the code of the other; a name of one's own cannot.
-    """
-    if all(hasattr(index, name) for name in ("_version", "_data_name_pattern")):
-        index._version = f"{index._version} {_stamp()}"
-        index._data_name_pattern = index._data_name_pattern.replace(".nbc", f".{_PROCESS}.nbc")
+def _implementations(state_class: type) -> set[Callable[..., Any]]:
+    """What the hooks do for a class: it becomes a part of the code of every kernel that is given one."""
+    return {hook.of(state_class) for hook in _HOOKS}
 
 
 class Hook:
@@ -99,6 +104,7 @@ class Hook:
 def hook(default: Callable[..., Any]) -> Any:
     """Make `default` a function that each policy state class may implement anew (see `Hook`)."""
     registered = Hook(default)
+    _HOOKS.append(registered)
 
     @functools.wraps(default)
     def dispatch(policy: Any, *arguments: Any) -> Any:
