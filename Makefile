@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak docs reproduce format clean setup setup-python
+.PHONY: help demo test smoke check bench soak docs reproduce format clean setup setup-python
 
 BIN := .venv/bin
 WITH_JAVA := source .venv/java.env;
@@ -24,6 +24,9 @@ test: setup  ## The test suite, then its small part once more without the JIT
 # Hashes wrap around by design; without the JIT, NumPy's scalars warn of it.
 	@$(WITH_JAVA) NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 -m "nojit and not soak" \
 		-W "ignore:overflow encountered:RuntimeWarning" tests
+
+smoke: setup  ## Every operator once, from a wheel in a fresh environment outside the repository
+	@tools/smoke.sh
 
 check: setup-python  ## Lint, format, types, direction of imports
 	@$(BIN)/ruff check .
