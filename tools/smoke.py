@@ -66,12 +66,14 @@ def window_join_in_batches() -> None:
     """Batches and a restored snapshot give what one run gives."""
     join = ps.WindowJoin(within=WITHIN, budget=ps.Tuples(24), policy="gdj")
     whole = join.run(LEFT, RIGHT, **SETTINGS).stats.results
-    state = join.start(key_type="int64", time_type="int64")
+    both = pd.concat([LEFT.assign(stream=0, row=LEFT.index), RIGHT.assign(stream=1, row=RIGHT.index)])
+    both = both.sort_values(["ts", "stream", "row"])
+    state = join.start()
     found = 0
-    for start in range(0, 400, 100):
-        part = [each[(each.ts >= start) & (each.ts < start + 100)] for each in (LEFT, RIGHT)]
-        found += state.process(*part, **SETTINGS).results
-        state = join.restore(state.snapshot())
+    for start in range(0, len(both), 50):
+        part = both.iloc[start : start + 50]
+        found += int(state.process(part.stream, part.k, part.ts, part.row).counts.sum())
+        state = ps.JoinState.restore(state.snapshot())
     assert found == whole, (found, whole)
 
 
