@@ -48,7 +48,12 @@ def plan(
         list[str] | None, typer.Option(help="Policies, with options if need be; by default all that can run.")
     ] = None,
     target: Annotated[float | None, typer.Option(help="The recall to reach, such as 0.95.")] = None,
-    allocation: Annotated[str, typer.Option(help="equal, proportional or unified.")] = "equal",
+    allocation: Annotated[
+        str | None,
+        typer.Option(
+            help="unified, equal or proportional; by default unified where the policy can share a pool."
+        ),
+    ] = None,
     step: Annotated[str, typer.Option(help="arrival or tick.")] = "arrival",
     seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
     unit: Annotated[str, typer.Option(help="The unit of numeric time columns.")] = "ms",

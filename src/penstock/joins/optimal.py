@@ -86,7 +86,7 @@ def optimal_join(
     time: Any,
     within: Any,
     budget: Any,
-    allocation: str = "unified",
+    allocation: str | None = "unified",
     step: str = "arrival",
     warmup: int = 0,
     unit: str = "ms",
@@ -101,7 +101,7 @@ def optimal_join(
     >>> from penstock.workloads import gdj_pair
     >>> left, right = gdj_pair(keys=20, rate=1)
     >>> ask = {"on": "key", "time": "ts"}
-    >>> best = ps.optimal_join(left, right, **ask, within=60, budget=ps.Tuples(20), allocation="equal")
+    >>> best = ps.optimal_join(left, right, **ask, within=60, budget=ps.Tuples(20))
     >>> lru = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy="lru").run(left, right, **ask)
     >>> lru.stats.results < best.results < best.exact
     True
@@ -128,7 +128,7 @@ def follow_decisions(
     time: Any,
     within: Any,
     budget: Any,
-    allocation: str = "unified",
+    allocation: str | None = "unified",
     step: str = "arrival",
     warmup: int = 0,
     unit: str = "ms",

@@ -40,7 +40,7 @@ def plan(
     budgets: Iterable[Any] | None = None,
     policies: Iterable[Any] | None = None,
     target: float | None = None,
-    allocation: str = "equal",
+    allocation: str | None = None,
     step: str = "arrival",
     seed: int = 0,
     unit: str = "ms",

@@ -44,7 +44,9 @@ class WindowJoin:
     policy
         Who goes when memory is full: a name, a name with options, or a policy object.
     allocation
-        `"equal"` halves the budget, `"proportional"` cuts it by arrival rate, `"unified"` is one pool.
+        `"unified"` is one pool that both streams share as they need it, `"equal"` halves the budget,
+        `"proportional"` cuts it by arrival rate. By default `"unified"`; for a policy that cannot manage one
+        pool (`age`) `"proportional"`, or `"equal"` where `start` is not told the rates.
     step
         `"arrival"`: one arrival at a time. `"tick"`: all arrivals of one timestamp at once.
     drop_rate
@@ -73,7 +75,7 @@ class WindowJoin:
     within: Any
     budget: Budget
     policy: Any = "auto"
-    allocation: str = "equal"
+    allocation: str | None = None
     step: str = "arrival"
     drop_rate: float | str = 0.0
     drop_at: str = "admission"
@@ -86,7 +88,7 @@ class WindowJoin:
         object.__setattr__(self, "policy", get(self.policy))
         for option, allowed in (("allocation", ALLOCATIONS), ("step", STEPS), ("drop_at", DROPS)):
             given = getattr(self, option)
-            if given not in allowed:
+            if given not in allowed and not (option == "allocation" and given is None):
                 raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
         if not self.policy.joins:
             raise UnknownPolicyError(f"{self.policy.name} is for caches, not for joins{hint('', names())}")
@@ -133,7 +135,7 @@ class WindowJoin:
         >>> right = {"id": [1, 2], "at": [3, 4]}
         >>> join = ps.WindowJoin(within=(0, 10), budget=ps.Tuples(2), policy="fifo")
         >>> join.run(left, right, on=[("key", "id")], time=("ts", "at")).stats.results
-        1
+        2
         """
         arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
@@ -290,11 +292,12 @@ class WindowJoin:
             lateness=lateness,
             sketch_bytes=0 if lateness is None else sketch_bytes,
         )
+        allocation = self.allocation or self.policy.default_allocation(rates_known=rates is not None)
         if isinstance(self.budget, Bytes):
-            config = with_byte_budget(config, self.budget, self.allocation, weights)
+            config = with_byte_budget(config, self.budget, allocation, weights)
         else:
             tuples = in_tuples(self.budget, arrivals, window, span)
-            config = dataclasses.replace(config, capacities=shares_of(tuples, self.allocation, weights))
+            config = dataclasses.replace(config, capacities=shares_of(tuples, allocation, weights))
         return dataclasses.replace(config, chances=self._chances(config, weights))
 
     def _chances(self, config: Config, weights: tuple[float, float]) -> tuple[float, float]:

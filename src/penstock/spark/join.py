@@ -50,7 +50,7 @@ def bounded_join(
     within: Any,
     budget: Any,
     policy: Any = "auto",
-    allocation: str = "unified",
+    allocation: str | None = None,
     lateness: Any = "0 seconds",
     buckets: int | None = None,
     emit: str = "results",
