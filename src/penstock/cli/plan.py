@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,8 +70,11 @@ def plan(
     texts = [parse_times(table, n, s) for table, n, s in zip(sides, names, ("left", "right"), strict=True)]
 
     import penstock as ps
+    from penstock.errors import ShortSampleWarning, UnitWarning
 
-    with progress_bar() as report:
+    with progress_bar() as report, warnings.catch_warnings():
+        for kind in (ShortSampleWarning, UnitWarning):  # shown below, in the plan's own words
+            warnings.simplefilter("ignore", kind)
         found = ps.plan(
             *sides,
             on=[pair_of_names(name) for name in parts_of(on)],
@@ -99,10 +103,15 @@ def plan(
 def _show(found: Plan, left: int, right: int, out: Any) -> None:
     from rich.markup import escape
 
+    from penstock.units import unit_word
+
     exact = found.rows[0].exact
     out.print(f"{left:,} rows joined with {right:,}: {exact:,} results in the exact join.")
     if found.need:
         out.print(f"It keeps {found.need:,} tuples at the average rate: 100 % in budgets given as shares.")
+    out.print(f"Times are read as {unit_word(found.unit)}.")
+    for warning in found.warnings:
+        out.print(f"[yellow]Warning:[/] {escape(warning)}")
     out.print()
     out.print("[bold]Recall in %, by policy and budget (* best of its column)[/]")
     bounds = {row.policy for row in found.rows if row.bound}

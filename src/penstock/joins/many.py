@@ -26,7 +26,7 @@ from penstock.kernels.layout import LANDMARK
 from penstock.kernels.many import apportion
 from penstock.kernels.many_index import exact_many, new_scheme
 from penstock.policies import GreedyDualJoin, Policy, get, registered
-from penstock.window import Resolved, Rows, Window, Within, window_of
+from penstock.window import Resolved, Rows, Window, Within, warn_unit, window_of
 
 ALLOCATIONS = ("unified", "equal", "proportional", "credit")
 EVENTS = ("evicted", "expired", "dropped")
@@ -179,6 +179,7 @@ def join_many(
     if isinstance(budget, Tuples):
         enough(budget.n, len(streams), f"{budget!r} was given")
     arrivals = many_arrivals_of(streams, joins, time, unit)
+    warn_unit(window, arrivals.unit, arrivals.numbers)
     config = _configure(arrivals, window, budget, policy, allocation, seed)
     state = ManyState(config).warm()
     out = state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row, collect=collect, log=log)
@@ -275,7 +276,8 @@ def _configure(
         tuples = budget.n
     else:
         assert isinstance(budget, Fraction)
-        tuples = budget.tuples(len(arrivals), resolved.length, arrivals.span)
+        horizon = window.resolve(arrivals.unit).horizons[0]
+        tuples = budget.tuples(arrivals.per_stream.tolist(), horizon, arrivals.span)
         enough(tuples, streams, f"{budget!r} of this input is {tuples:,} tuples")
     per_stream = arrivals.per_stream.astype(np.float64)
     limits = [tuples]

@@ -16,6 +16,7 @@ from penstock.joins.state import JoinState
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.window import WindowJoin
 from penstock.payload import mean_row_bytes
+from penstock.window import warn_unit
 
 SIDES = ("left", "right")
 
@@ -110,6 +111,7 @@ def optimal_join(
         within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    warn_unit(join.within, arrivals.unit, arrivals.numbers)
     config = join.configure(arrivals)
     began = clock.perf_counter()
     keep = JoinState(config, arrivals.trace(config.window.kind, step)).policy.until
@@ -154,6 +156,7 @@ def follow_decisions(
         within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    warn_unit(join.within, arrivals.unit, arrivals.numbers)
     return join.run_arrivals(arrivals, collect=collect, log=log, keep=_keep(decisions, arrivals))
 
 

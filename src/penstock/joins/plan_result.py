@@ -55,6 +55,7 @@ class PlanRow:
     peak_tuples: int
     peak_bytes: int
     seconds: float
+    unit: str  # of the times, as it was assumed or as timestamps have it
     bound: bool = False  # the optimum, which no policy can exceed
 
     @property
@@ -68,7 +69,8 @@ class Plan:
 
     `rows` has the runs, policy by policy with rising budgets (`pandas.DataFrame(plan.rows)` is the long
     table of them). `skipped` says which policies could not run, and why. `need` is what `Fraction(1)` is
-    in tuples. `answer` is the run with the smallest budget that reached `target`, None if there is none.
+    in tuples, `unit` that in which times were read, and `warnings` says why the plan may mislead. `answer` is
+    the run with the smallest budget that reached `target`, None if there is none.
 
     >>> import penstock as ps
     >>> left = {"key": [1, 2, 3, 1], "ts": [0, 1, 2, 3]}
@@ -94,6 +96,8 @@ class Plan:
     target: float | None = None
     answer: PlanRow | None = None
     need: int = 0
+    unit: str = "ms"
+    warnings: tuple[str, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
-from penstock.window import Resolved, window_of
+from penstock.window import Resolved, warn_unit, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
 STEPS = ("arrival", "tick")
@@ -111,7 +111,7 @@ class WindowJoin:
                     f"{option}={given!r} is not allowed; it must be a whole number from 0 up."
                 )
         if isinstance(self.budget, Tuples):
-            in_tuples(self.budget, 0, Resolved(0, (0, 0), 0), 0)
+            in_tuples(self.budget, (0, 0), Resolved(0, (0, 0), 0), 0)
 
     def run(
         self,
@@ -138,6 +138,7 @@ class WindowJoin:
         2
         """
         arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
+        warn_unit(self.within, arrivals.unit, arrivals.numbers)
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
         return self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
 
@@ -242,7 +243,6 @@ class WindowJoin:
             dtype,
             rates,
             rates or (1, 1),
-            0,
             0.0,
             row_bytes,
             None if lateness is None else behind_of(lateness, unit, window),
@@ -263,15 +263,14 @@ class WindowJoin:
         rates = (left / span, right / span) if span > 0 else (float(left), float(right))
         if len(arrivals.size):
             mean_row = float(arrivals.size.mean())
-        return self._config(window, arrivals.time.dtype, rates, (left, right), len(arrivals), span, mean_row)
+        return self._config(window, arrivals.time.dtype, rates, (left, right), span, mean_row)
 
     def _config(
         self,
         window: Resolved,
         dtype: np.dtype,
         rates: tuple[float, float] | None,
-        weights: tuple[float, float],
-        arrivals: int,
+        weights: tuple[float, float],  # arrivals, or what stands for them
         span: float,
         mean_row: float,
         lateness: tuple[float, ...] | None = None,
@@ -296,7 +295,7 @@ class WindowJoin:
         if isinstance(self.budget, Bytes):
             config = with_byte_budget(config, self.budget, allocation, weights)
         else:
-            tuples = in_tuples(self.budget, arrivals, window, span)
+            tuples = in_tuples(self.budget, weights, window, span)
             config = dataclasses.replace(config, capacities=shares_of(tuples, allocation, weights))
         return dataclasses.replace(config, chances=self._chances(config, weights))
 
