@@ -131,7 +131,7 @@ def answer_sentence(found: Plan) -> str:
 
     >>> import penstock as ps
     >>> from penstock.cli.plan import answer_sentence
-    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> data = {"key": [1, 2], "ts": [0, 9]}
     >>> plan = ps.plan(
     ...     data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"], target=1
     ... )

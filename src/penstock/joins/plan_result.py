@@ -38,7 +38,7 @@ class PlanRow:
     """One run: a policy under a budget, what came out and what it took. `tuples` or `bytes` is the budget.
 
     >>> import penstock as ps
-    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> data = {"key": [1, 2], "ts": [0, 9]}
     >>> ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"]).rows[
     ...     0
     ... ].recall
@@ -80,7 +80,7 @@ class Plan:
     ...     right,
     ...     on="key",
     ...     time="ts",
-    ...     within=9,
+    ...     within=6,
     ...     budgets=["2 tuples", "8 tuples"],
     ...     policies=["fifo", "prob"],
     ...     target=0.9,
@@ -88,7 +88,7 @@ class Plan:
     >>> plan.table.loc["fifo", "8 tuples"].item()
     1.0
     >>> plan.answer.policy, plan.answer.budget
-    ('fifo', '7 tuples')
+    ('fifo', '4 tuples')
     """
 
     rows: list[PlanRow]
@@ -104,7 +104,7 @@ class Plan:
         """Recall by policy (index) and budget (columns); NaN where a policy could not run in a budget.
 
         >>> import penstock as ps
-        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> data = {"key": [1, 2], "ts": [0, 9]}
         >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
         >>> plan.table.to_dict()
         {'4 tuples': {'lru': 1.0}}
@@ -119,7 +119,7 @@ class Plan:
         """The rows as a JSON list, written to `path` if one is given.
 
         >>> import json, penstock as ps
-        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> data = {"key": [1, 2], "ts": [0, 9]}
         >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
         >>> json.loads(plan.to_json())[0]["policy"]
         'lru'
@@ -133,7 +133,7 @@ class Plan:
         """Recall against budget, a line per policy; written to `path` if one is given.
 
         >>> import penstock as ps
-        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> data = {"key": [1, 2], "ts": [0, 9]}
         >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
         >>> plan.plot().axes[0].get_ylabel()
         'recall'

@@ -132,7 +132,7 @@ def bounded_join(
     streaming = left.isStreaming
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
     if not streaming:
-        _check_unit(left, times[0], window, unit)
+        check_unit(left, times[0], window, unit)
     spark = left.sparkSession
     count = bucket_count(buckets, budget, session.partitions(spark))
     marked = any(side.watermark for side in sides)
@@ -247,7 +247,7 @@ def _in_tuples(
     return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
 
 
-def _check_unit(frame: DataFrame, name: str, window: Within, unit: str) -> None:
+def check_unit(frame: DataFrame, name: str, window: Within, unit: str) -> None:
     """Warn where the times of a batch DataFrame are numbers that seem to be in another unit.
 
     One row tells; a stream has none before it runs.
