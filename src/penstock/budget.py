@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +62,8 @@ class Bytes:
 class Fraction:
     """A share of the tuples that the exact answer would keep at the average rate.
 
-    1.0 is enough for a steady stream; a bursty one needs more at its peaks.
+    Each stream needs its arrivals per unit of time, times how long its tuples can still match. 1.0 is enough
+    for a steady stream; a bursty one needs more at its peaks.
 
     >>> import penstock as ps
     >>> ps.Fraction(0.2).tuples(arrivals=1_000, window=60, span=600)
@@ -76,16 +78,24 @@ class Fraction:
         if not number or not math.isfinite(given) or given <= 0:
             raise BudgetError(f"Fraction takes a share above 0, such as 0.2; {given!r} was given.")
 
-    def tuples(self, arrivals: int, window: float, span: float) -> int:
-        """The budget in tuples: floor(share * arrivals * window / span), all arrivals if the span is 0.
+    def tuples(self, arrivals: float | Sequence[float], window: float | Sequence[float], span: float) -> int:
+        """The budget in tuples: floor(share * need).
+
+        The need is the sum over the streams of arrivals times window, divided by the span; all arrivals if
+        the span is 0. Arrivals and window are numbers, or have one per stream.
 
         >>> import penstock as ps
         >>> ps.Fraction(0.5).tuples(arrivals=10, window=5, span=0)
         5
+        >>> ps.Fraction(1.0).tuples(arrivals=(900, 60), window=(60, 0), span=600)
+        90
         """
+        counts = arrivals if isinstance(arrivals, Sequence) else (arrivals,)
+        windows = window if isinstance(window, Sequence) else (window,) * len(counts)
         if span <= 0:
-            return math.floor(self.share * arrivals)
-        return math.floor(self.share * arrivals * window / span)
+            return math.floor(self.share * sum(counts))
+        kept = sum(count * length for count, length in zip(counts, windows, strict=True))
+        return math.floor(self.share * kept / span)
 
     def __str__(self) -> str:
         return f"{self.share:.4g} of the exact need"

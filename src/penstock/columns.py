@@ -101,6 +101,7 @@ class Times:
 
     arrays: tuple[np.ndarray, ...]
     unit: str
+    stamped: bool = False  # they come from timestamps, so that nobody had to say their unit
 
 
 def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms") -> Times:
@@ -118,7 +119,7 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
         raise ColumnError("Time columns must all have a time zone, or none of them; localize the others.")
     if all(stamps) and stamps:
         finest = min((stamp for stamp in stamps if stamp), key=["ns", "us", "ms", "s"].index)
-        return Times(tuple(_in_unit(series, finest) for series in columns), finest)
+        return Times(tuple(_in_unit(series, finest) for series in columns), finest, stamped=True)
     kinds_of = [np.issubdtype(_plain(series).dtype, np.floating) for series in columns]
     dtype = np.float64 if any(kinds_of) else np.int64
     return Times(tuple(_plain(series).astype(dtype) for series in columns), unit)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import queue
+import sys
+import warnings
 from collections.abc import Iterable
 
 LONGEST = 60  # letters of what was found
@@ -141,6 +143,30 @@ class QuerySyntaxError(QueryError):
 
 class UnsupportedQueryError(QueryError):
     """A stream query asks for a part of SPARQL that the language does not have."""
+
+
+class UnitWarning(UserWarning):
+    """Numeric times look like seconds (or another unit) since 1970, but are read in a different unit."""
+
+
+class ShortSampleWarning(UserWarning):
+    """A plan was made from a sample that is shorter than the window."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn in the name of the code that called Penstock, so that the warning shows that line, and once.
+
+    >>> import warnings
+    >>> from penstock.errors import UnitWarning, warn_user
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warn_user("Check the unit.", UnitWarning)
+    >>> str(caught[0].message)
+    'Check the unit.'
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "penstock":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def hint(given: object, allowed: Iterable[object]) -> str:

@@ -19,6 +19,7 @@ _NANOSECONDS = {
     "d": 86_400 * 1_000_000_000,
     "w": 7 * 86_400 * 1_000_000_000,
 }
+EPOCH = (1_000_000_000, 4_000_000_000)  # seconds from 1970 to 2001 and to 2096
 _ALIASES = {
     "nanosecond": "ns",
     "microsecond": "us",
@@ -77,6 +78,48 @@ def duration(value: str | datetime.timedelta, unit: str) -> int | float:
         total = sum((Ratio(number) * _NANOSECONDS[time_unit(word)] for number, word in parts), Ratio(0))
     result = total / _NANOSECONDS[time_unit(unit)]
     return int(result) if result.denominator == 1 else float(result)
+
+
+def epoch_unit(smallest: float, largest: float) -> str | None:
+    """The unit in which a range of times counts from 1970 to dates from 2001 to 2096; None if there is none.
+
+    >>> from penstock.units import epoch_unit
+    >>> epoch_unit(1_700_000_000, 1_700_000_600), epoch_unit(1.7e12, 1.8e12), epoch_unit(0, 3_600_000)
+    ('s', 'ms', None)
+    """
+    for unit in ("s", "ms", "us", "ns"):
+        second = _NANOSECONDS["s"] // _NANOSECONDS[unit]
+        if EPOCH[0] * second <= smallest and largest <= EPOCH[1] * second:
+            return unit
+    return None
+
+
+def misread_unit(smallest: float, largest: float, unit: str) -> str | None:
+    """The unit that numeric times seem to have, where it is another than the one they are read in.
+
+    Times too large for their unit cannot be dates. Times too small may be counters, so of these only seconds
+    that are read as milliseconds, the default, are told.
+
+    >>> from penstock.units import misread_unit
+    >>> misread_unit(1.7e9, 1.8e9, "ms"), misread_unit(1.7e18, 1.8e18, "s"), misread_unit(1.7e9, 1.8e9, "us")
+    ('s', 'ns', None)
+    """
+    unit, likely = time_unit(unit), epoch_unit(smallest, largest)
+    if likely is None or likely == unit:
+        return None
+    too_large = _NANOSECONDS[likely] < _NANOSECONDS[unit]
+    return likely if too_large or (likely, unit) == ("s", "ms") else None
+
+
+def unit_word(unit: str) -> str:
+    """The name of a unit, in the plural.
+
+    >>> from penstock.units import unit_word
+    >>> unit_word("ms"), unit_word("h")
+    ('milliseconds', 'hours')
+    """
+    short = time_unit(unit)
+    return next(word for word, known in _ALIASES.items() if known == short and len(word) > 3) + "s"
 
 
 def size(value: str | int) -> int:

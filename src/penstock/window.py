@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import WindowError
+from penstock.errors import UnitWarning, WindowError, warn_user
 from penstock.kernels.layout import LANDMARK, ROWS, TIMED
-from penstock.units import duration
+from penstock.units import duration, misread_unit, unit_word
 
 Span = int | float | str | datetime.timedelta
 
@@ -31,6 +31,11 @@ class Within:
     def __post_init__(self) -> None:
         _check_span(self.before, "within")
         _check_span(self.after, "within")
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether it is a span of real time, which the unit of the time column must fit."""
+        return any(_is_duration(span) for span in (self.before, self.after))
 
     def resolve(self, unit: str) -> Resolved:
         """The window in the unit of the time column."""
@@ -54,6 +59,11 @@ class Rows:
             raise WindowError(f"Rows takes a whole number from 1 up; {self.n!r} was given.")
         object.__setattr__(self, "n", int(self.n))
 
+    @property
+    def has_unit(self) -> bool:
+        """It counts rows, whatever the unit of the time column."""
+        return False
+
     def resolve(self, unit: str) -> Resolved:
         """A tuple lives until n further tuples of its own stream have come."""
         return Resolved(ROWS, (self.n - 1, self.n - 1), self.n)
@@ -74,6 +84,11 @@ class Landmark:
         _check_span(self.every, "every")
         if not isinstance(self.every, str | datetime.timedelta) and self.every <= 0:
             raise WindowError(f"Landmark takes a period above 0; {self.every!r} was given.")
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether it is a span of real time, which the unit of the time column must fit."""
+        return _is_duration(self.every)
 
     def resolve(self, unit: str) -> Resolved:
         """The period in the unit of the time column."""
@@ -111,6 +126,41 @@ def window_of(value: object) -> Window:
     return Within(value, value)  # type: ignore[arg-type]
 
 
+def unit_doubt(window: Window, unit: str, times: tuple[float, float] | None) -> str | None:
+    """What speaks against the unit in which numeric times are read; None if nothing does.
+
+    `times` are the smallest and the largest. A window in the unit of the column depends on no unit.
+
+    >>> from penstock.window import unit_doubt, window_of
+    >>> unit_doubt(window_of("10 minutes"), "ms", (1_700_000_000, 1_700_000_600)).partition(";")[0]
+    'The times look like seconds since 1970 (1700000000 is 2023-11-14) but are read as milliseconds'
+    >>> unit_doubt(window_of(600), "ms", (1_700_000_000, 1_700_000_600)) is None
+    True
+    """
+    if times is None or not window.has_unit:
+        return None
+    likely = misread_unit(*times, unit)
+    if likely is None:
+        return None
+    day = datetime.date(1970, 1, 1) + datetime.timedelta(seconds=times[0] / duration("1 s", likely))
+    return (
+        f"The times look like {unit_word(likely)} since 1970 ({times[0]:.0f} is {day}) but are read as "
+        f"{unit_word(unit)}; the window, which is a duration, would then be a wrong number of them. If they "
+        f'are {unit_word(likely)}, give unit="{likely}".'
+    )
+
+
+def warn_unit(window: Window, unit: str, times: tuple[float, float] | None) -> None:
+    """Warn where numeric times seem to be in another unit than the one in which they are read.
+
+    >>> from penstock.window import warn_unit, window_of
+    >>> warn_unit(window_of("10 minutes"), "s", (1_700_000_000, 1_700_000_600))
+    """
+    doubt = unit_doubt(window, unit, times)
+    if doubt is not None:
+        warn_user(doubt, UnitWarning)
+
+
 def _check_span(span: object, name: str) -> None:
     if isinstance(span, str | datetime.timedelta):
         amount: Any = duration(span, "ns")
@@ -123,6 +173,11 @@ def _check_span(span: object, name: str) -> None:
         )
     if math.isnan(amount) or math.isinf(amount) or amount < 0:
         raise WindowError(f"{name}={span!r} is not allowed; a span is finite and not negative.")
+
+
+def _is_duration(span: Span) -> bool:
+    """Whether a span is of real time and longer than none."""
+    return isinstance(span, str | datetime.timedelta) and duration(span, "ns") > 0
 
 
 def _in_unit(span: Span, unit: str) -> int | float:

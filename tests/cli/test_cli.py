@@ -71,6 +71,26 @@ def test_json_to_stdout_stands_alone(files) -> None:
 
 
 @pytest.mark.nojit
+def test_plan_says_its_unit_and_doubts_it(tmp_path: Path) -> None:
+    seconds = pd.DataFrame({"key": [1, 2, 3] * 20, "ts": 1_700_000_000 + pd.RangeIndex(60)})
+    file = tmp_path / "seconds.csv"
+    seconds.to_csv(file, index=False)
+    words = ("--on", "key", "--time", "ts", "--policies", "fifo", "--budgets", "6", "--within", "10 s")
+    doubtful = run("plan", file, file, *words, "--no-plot")
+    shown = " ".join(doubtful.stdout.split())
+    assert doubtful.exit_code == 0, doubtful.output
+    assert "Times are read as milliseconds." in shown
+    assert "look like seconds since 1970" in shown
+    assert 'give unit="s"' in shown
+    assert "keeps 20,338 tuples, but the sample has only 120 rows" in shown
+    for more, where in (((), "stdout"), (("--json", "-"), "stderr")):
+        right = run("plan", file, file, *words, "--no-plot", "--unit", "s", *more)
+        assert "Times are read as seconds." in getattr(right, where)
+        assert "Warning" not in getattr(right, where)
+    assert json.loads(right.stdout)[0]["unit"] == "s"
+
+
+@pytest.mark.nojit
 def test_iso_timestamps_in_csv(tmp_path: Path) -> None:
     for name, frame in (("left.csv", LEFT), ("right.csv", RIGHT)):
         stamps = pd.to_datetime(frame.ts, unit="s").dt.strftime("%Y-%m-%dT%H:%M:%S")

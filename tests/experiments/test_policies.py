@@ -111,13 +111,15 @@ def test_the_course_of_a_policy_is_that_of_a_run() -> None:
     part, within = 2_000, 500
     left, right = regimes(part)
     both = pd.concat([left.assign(stream=0), right.assign(stream=1)]).sort_values("ts", kind="stable")
-    join = ps.WindowJoin(within, ps.Fraction(0.2), policy="learned")
+    join = ps.WindowJoin(within, ps.Fraction(0.2), policy="learned", allocation="equal")
     tuples = sum(join.configure(arrivals_of(left, right, "key", "ts")).capacities)
     exact = ps.WindowJoin(within, ps.Tuples(len(both)), policy="fifo").start()
     whole = exact.process(both["stream"], both["key"], both["ts"], both["ts"]).counts.reshape(-1, within)
     course = [row["recall"] for row in policies.windows("learned", part, within)]
     for numeric, same in ((True, True), (False, False)):
-        state = ps.WindowJoin(within, ps.Tuples(tuples), policy="learned").start(numeric=numeric)
+        state = ps.WindowJoin(within, ps.Tuples(tuples), policy="learned", allocation="equal").start(
+            numeric=numeric
+        )
         found = state.process(both["stream"], both["key"], both["ts"], both["ts"]).counts.reshape(-1, within)
         assert (course == (found.sum(axis=1) / whole.sum(axis=1)).tolist()) is same
 

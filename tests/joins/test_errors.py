@@ -227,7 +227,6 @@ def test_windows_beyond_64_bits_are_endless_or_refused(given: Any) -> None:
     ("option", "given"),
     [
         ("allocation", "unifed"),
-        ("allocation", None),
         ("allocation", ["equal"]),
         ("step", "tock"),
         ("step", 1),

@@ -44,7 +44,9 @@ def test_the_seed_decides() -> None:
 
 def _evicted_first(budget: int, ticks: list[int], step: str, seed: int) -> list[int]:
     """Rows of the left stream that had to go when one arrival per entry of `ticks` came at that time."""
-    join = ps.WindowJoin(within=10**6, budget=ps.Tuples(budget), policy="rand", step=step, seed=seed)
+    join = ps.WindowJoin(
+        within=10**6, budget=ps.Tuples(budget), policy="rand", allocation="equal", step=step, seed=seed
+    )
     state, rows = join.start(), np.arange(len(ticks))
     outputs = [state.process(np.zeros(len(ticks)), rows, ticks, rows, log=True), state.finish(log=True)]
     return [row for out in outputs for row in out.log[:, 2].tolist()]
@@ -101,7 +103,9 @@ def test_unbiased_drop_rate_of_the_paper() -> None:
     # Rate 1 a stream, horizon 100, a buffer of 25 of the 50 tuples a stream: 3 of 4 are dropped.
     n = 20_001
     table = {"key": np.zeros(n, np.int64), "ts": np.arange(n)}
-    join = ps.WindowJoin(within=100, budget=ps.Tuples(50), policy="fifo", drop_rate="unbiased", seed=3)
+    join = ps.WindowJoin(
+        within=100, budget=ps.Tuples(50), policy="fifo", allocation="equal", drop_rate="unbiased", seed=3
+    )
     stats = join.run(table, table, on="key", time="ts").stats
     assert abs(stats.dropped / stats.arrivals - 0.75) < 0.01
 

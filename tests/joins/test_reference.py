@@ -30,7 +30,7 @@ def trades() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @pytest.mark.parametrize("policy", RESULTS)
 def test_reference_counts(policy: str, trades: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    join = ps.WindowJoin(within=600_000, budget=ps.Tuples(576), policy=policy)
+    join = ps.WindowJoin(within=600_000, budget=ps.Tuples(576), policy=policy, allocation="equal")
     stats = join.run(*trades, on=["symbol", "price"], time="ms").stats
     assert stats.exact == EXACT
     assert stats.results == RESULTS[policy]
@@ -41,7 +41,7 @@ def test_reference_counts(policy: str, trades: tuple[pd.DataFrame, pd.DataFrame]
 def test_collected_pairs_are_right(trades: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     """Every pair of a collected run has one key and is close enough in time, and none comes twice."""
     buys, sells = (side.reset_index(drop=True) for side in trades)
-    join = ps.WindowJoin(within=600_000, budget=ps.Tuples(576), policy="lru")
+    join = ps.WindowJoin(within=600_000, budget=ps.Tuples(576), policy="lru", allocation="equal")
     found = join.run(buys, sells, on=["symbol", "price"], time="ms", collect=True).pairs.to_pandas()
     assert len(found) == RESULTS["lru"]
     assert not found.duplicated().any()
@@ -56,5 +56,5 @@ def test_collected_pairs_are_right(trades: tuple[pd.DataFrame, pd.DataFrame]) ->
 
 def test_the_same_from_arrow_and_from_timestamps(trades: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     stamped = [side.assign(ms=pd.to_datetime(side["ms"], unit="ms")) for side in trades]
-    join = ps.WindowJoin(within="10 minutes", budget=ps.Tuples(576), policy="fifo")
+    join = ps.WindowJoin(within="10 minutes", budget=ps.Tuples(576), policy="fifo", allocation="equal")
     assert join.run(*stamped, on=["symbol", "price"], time="ms").stats.results == RESULTS["fifo"]

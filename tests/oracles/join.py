@@ -136,7 +136,7 @@ def simulate(
     budget: Any,
     policy: str,
     options: dict[str, Any] | None = None,
-    allocation: str = "equal",
+    allocation: str | None = None,
     step: str = "arrival",
     warmup: int = 0,
     dropped: list[bool] | None = None,
@@ -147,6 +147,8 @@ def simulate(
     `budget` is a number of tuples or a pair of capacities; `dropped` says of each arrival, in the
     order of processing and without null keys, whether it is dropped.
     """
+    if allocation is None:
+        allocation = "proportional" if policy == "age" else "unified"
     if policy == "age" and allocation == "unified":
         raise ValueError("age has no unified pool")
     rules = POLICIES[policy](**(options or {}))

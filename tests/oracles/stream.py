@@ -42,10 +42,12 @@ def simulate_stream(
     budget: Any,
     policy: str,
     options: dict[str, Any] | None = None,
-    allocation: str = "equal",
+    allocation: str | None = None,
     lateness: float = 0,
 ) -> tuple[Outcome, list[int]]:
     """Join (stream, time, key) rows in the order given; the outcome, and the rows that were late."""
+    if allocation is None:
+        allocation = "equal" if policy == "age" else "unified"
     arrivals = [Arrival(s, row, time, key) for row, (s, time, key) in enumerate(rows)]
     for number, x in enumerate(arrivals):
         x.number = number

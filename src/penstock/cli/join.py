@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.output import Json, JsonOut, console, errors_in_one_line, parts_of
+from penstock.cli.output import (
+    Json,
+    JsonOut,
+    console,
+    errors_in_one_line,
+    parts_of,
+    warnings_in_one_line,
+)
 from penstock.cli.plan import budget_of_text, pair_of_names, window_of_text
 from penstock.cli.session import format_of, read, spark_session
 
@@ -48,6 +55,7 @@ def join(
 ) -> None:
     """Join two files or folders on Spark in a fixed amount of memory."""
     from penstock import policies
+    from penstock.window import window_of
 
     sink = JsonOut(json)
     for path in (left, right):
@@ -57,19 +65,24 @@ def join(
     with spark_session(master) as session:
         from pyspark.sql import Observation
 
+        from penstock.errors import UnitWarning
         from penstock.spark import bounded_join
+        from penstock.spark.join import check_unit
 
         watch: Any = "penstock" if stream else Observation("penstock")
         frames = [read(session, path, streaming=stream) for path in (left, right)]
-        joined = bounded_join(
-            *frames,
-            **what,
-            budget=room,
-            policy=policy,
-            lateness=lateness,
-            emit="all" if archive else "results",
-            name=watch,
-        )
+        with warnings_in_one_line(UnitWarning):
+            if stream:  # a stream shows no row before it runs, its files do
+                check_unit(read(session, left), what["time"][0], window_of(what["within"]), unit)
+            joined = bounded_join(
+                *frames,
+                **what,
+                budget=room,
+                policy=policy,
+                lateness=lateness,
+                emit="all" if archive else "results",
+                name=watch,
+            )
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
     results, exact = figures["results"], figures["results"] + max(0.0, figures["missed"])
     recall = results / exact if exact else 1.0

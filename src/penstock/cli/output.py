@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +105,21 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         raise typer.Exit(code)
 
     return guarded
+
+
+@contextmanager
+def warnings_in_one_line(*kinds: type[Warning]) -> Iterator[None]:
+    """Warnings of these kinds as `warning: ...` on stderr, without the line of code that caused them.
+
+    >>> from penstock.cli.output import warnings_in_one_line
+    >>> with warnings_in_one_line(UserWarning):
+    ...     warnings.warn("Check the unit.", UserWarning)
+    """
+    with warnings.catch_warnings():
+        for kind in kinds:
+            warnings.simplefilter("always", kind)
+        warnings.showwarning = lambda message, *_args, **_options: typer.echo(f"warning: {message}", err=True)
+        yield
 
 
 @contextmanager

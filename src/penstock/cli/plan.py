@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +49,12 @@ def plan(
         list[str] | None, typer.Option(help="Policies, with options if need be; by default all that can run.")
     ] = None,
     target: Annotated[float | None, typer.Option(help="The recall to reach, such as 0.95.")] = None,
-    allocation: Annotated[str, typer.Option(help="equal, proportional or unified.")] = "equal",
+    allocation: Annotated[
+        str | None,
+        typer.Option(
+            help="unified, equal or proportional; by default unified where the policy can share a pool."
+        ),
+    ] = None,
     step: Annotated[str, typer.Option(help="arrival or tick.")] = "arrival",
     seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
     unit: Annotated[str, typer.Option(help="The unit of numeric time columns.")] = "ms",
@@ -64,8 +70,11 @@ def plan(
     texts = [parse_times(table, n, s) for table, n, s in zip(sides, names, ("left", "right"), strict=True)]
 
     import penstock as ps
+    from penstock.errors import ShortSampleWarning, UnitWarning
 
-    with progress_bar() as report:
+    with progress_bar() as report, warnings.catch_warnings():
+        for kind in (ShortSampleWarning, UnitWarning):  # shown below, in the plan's own words
+            warnings.simplefilter("ignore", kind)
         found = ps.plan(
             *sides,
             on=[pair_of_names(name) for name in parts_of(on)],
@@ -94,10 +103,15 @@ def plan(
 def _show(found: Plan, left: int, right: int, out: Any) -> None:
     from rich.markup import escape
 
+    from penstock.units import unit_word
+
     exact = found.rows[0].exact
     out.print(f"{left:,} rows joined with {right:,}: {exact:,} results in the exact join.")
     if found.need:
         out.print(f"It keeps {found.need:,} tuples at the average rate: 100 % in budgets given as shares.")
+    out.print(f"Times are read as {unit_word(found.unit)}.")
+    for warning in found.warnings:
+        out.print(f"[yellow]Warning:[/] {escape(warning)}")
     out.print()
     out.print("[bold]Recall in %, by policy and budget (* best of its column)[/]")
     bounds = {row.policy for row in found.rows if row.bound}
@@ -117,7 +131,7 @@ def answer_sentence(found: Plan) -> str:
 
     >>> import penstock as ps
     >>> from penstock.cli.plan import answer_sentence
-    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> data = {"key": [1, 2], "ts": [0, 9]}
     >>> plan = ps.plan(
     ...     data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"], target=1
     ... )

@@ -67,7 +67,7 @@ def recall(stream: str, budget: float, policy: str, quick: bool, data: str | Non
     True
     """
     found, arrivals = _stream(stream, quick, data)
-    join = WindowJoin(found.within, Fraction(budget), policy=policy, warmup=found.warmup)
+    join = WindowJoin(found.within, Fraction(budget), policy=policy, allocation="equal", warmup=found.warmup)
     if join.policy.bound:
         counted = dataclasses.replace(join, warmup=0).exact_counts(arrivals, join.within.resolve("ms"))
         if counted.sum() > MOST_MATCHES:
@@ -98,7 +98,7 @@ def windows(policy: str, part: int, within: int) -> list[Row]:
     >>> [row["part"] for row in windows("lru", part=400, within=200)]
     ['zipf', 'zipf', 'walk', 'walk', 'bursts', 'bursts']
     """
-    join = WindowJoin(within, Fraction(0.2), policy=policy)
+    join = WindowJoin(within, Fraction(0.2), policy=policy, allocation="equal")
     recalls = join.run(*regimes(part), on="key", time="ts").stats.recalls(within)
     return [
         {

@@ -32,6 +32,7 @@ class Arrivals:
     keys: int
     unit: str
     nulls: tuple[int, int]
+    stamped: bool = False  # times come from timestamps, not from numbers in a unit that was assumed
     labels: Callable[[], np.ndarray] | None = None  # the key of each code, when asked for
     listed: Callable[[], tuple[np.ndarray, np.ndarray] | None] | None = None  # where they lie, likewise
 
@@ -48,6 +49,11 @@ class Arrivals:
     def span(self) -> Any:
         """Time between the first and the last arrival."""
         return (self.time[-1] - self.time[0]).item() if len(self) else 0
+
+    @property
+    def numbers(self) -> tuple[float, float] | None:
+        """The first and the last time where a unit was assumed for them; None if there are none."""
+        return None if self.stamped or not len(self) else (self.time[0].item(), self.time[-1].item())
 
     def clocked(self, window: int) -> np.ndarray:
         """The times by which tuples expire: in a window of rows, each stream's own arrival numbers."""
@@ -147,6 +153,7 @@ def arrivals_of(
         keys=count,
         unit=times.unit,
         nulls=(int(np.count_nonzero(codes[0] < 0)), int(np.count_nonzero(codes[1] < 0))),
+        stamped=times.stamped,
         labels=partial(labels_of, keys, codes, count),
         listed=partial(places_of, keys, codes, count),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,13 +169,16 @@ def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[
     return total - right, right
 
 
-def in_tuples(budget: Budget, arrivals: int, window: Resolved, span: float) -> int:
-    """A budget of tuples or a fraction as a number of tuples, at least one per stream."""
+def in_tuples(budget: Budget, arrivals: Sequence[float], window: Resolved, span: float) -> int:
+    """A budget of tuples or a fraction as a number of tuples, at least one per stream.
+
+    `arrivals` are those of each stream.
+    """
     if isinstance(budget, Fraction):
         if window.kind == ROWS:
-            tuples = math.floor(budget.share * min(2 * window.length, arrivals))
+            tuples = math.floor(budget.share * min(2 * window.length, sum(arrivals)))
         else:
-            tuples = budget.tuples(arrivals, window.length, span)
+            tuples = budget.tuples(arrivals, window.horizons, span)
         given = f"{budget!r} of this input is {tuples:,} tuples"
     else:
         assert isinstance(budget, Tuples)

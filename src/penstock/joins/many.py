@@ -26,7 +26,7 @@ from penstock.kernels.layout import LANDMARK
 from penstock.kernels.many import apportion
 from penstock.kernels.many_index import exact_many, new_scheme
 from penstock.policies import GreedyDualJoin, Policy, get, registered
-from penstock.window import Resolved, Rows, Window, Within, window_of
+from penstock.window import Resolved, Rows, Window, Within, warn_unit, window_of
 
 ALLOCATIONS = ("unified", "equal", "proportional", "credit")
 EVENTS = ("evicted", "expired", "dropped")
@@ -92,7 +92,7 @@ def join_many(
     within: Any,
     budget: Budget,
     policy: Any = "gdj",
-    allocation: str = "unified",
+    allocation: str | None = None,
     seed: int = 0,
     unit: str = "ms",
     collect: bool = False,
@@ -123,10 +123,11 @@ def join_many(
         Who goes when memory is full. `life` and `age` are not defined for many streams. To a policy in plain
         Python the key of a tuple is that of the first of its joins in which it has one.
     allocation
-        `"unified"`: one pool, any tuple may displace any other. `"equal"` and `"proportional"` (to the
-        arrivals): a pool per stream. `"credit"` (with `gdj`): a pool per stream, cut anew in proportion to
-        the average credit of their tuples each time as many arrivals have come as the budget has tuples. It
-        is coarse: a pool whose tuples earn nothing shrinks to one tuple and then hardly recovers.
+        `"unified"`, the default: one pool, any tuple may displace any other. `"equal"` and `"proportional"`
+        (to the arrivals): a pool per stream. `"credit"` (with `gdj`): a pool per stream, cut anew in
+        proportion to the average credit of their tuples each time as many arrivals have come as the budget
+        has tuples. It is coarse: a pool whose tuples earn nothing shrinks to one tuple and then hardly
+        recovers.
     seed
         For `rand`.
     unit
@@ -173,11 +174,12 @@ def join_many(
     (2, 2)
     """
     window, budget, policy = window_of(within), budget_of(budget), get(policy)
-    check_options(window, budget, policy, allocation, seed)
+    allocation = check_options(window, budget, policy, allocation, seed, rates_known=True)
     joins = joins_of(streams, on)
     if isinstance(budget, Tuples):
         enough(budget.n, len(streams), f"{budget!r} was given")
     arrivals = many_arrivals_of(streams, joins, time, unit)
+    warn_unit(window, arrivals.unit, arrivals.numbers)
     config = _configure(arrivals, window, budget, policy, allocation, seed)
     state = ManyState(config).warm()
     out = state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row, collect=collect, log=log)
@@ -210,8 +212,10 @@ def exact_results(arrivals: ManyArrivals, window: Resolved) -> tuple[int, ...]:
     return tuple(countable(found))
 
 
-def check_options(window: Window, budget: Budget, policy: Policy, allocation: str, seed: int) -> None:
-    """Refuse what joins of many streams cannot do."""
+def check_options(
+    window: Window, budget: Budget, policy: Policy, allocation: str | None, seed: int, rates_known: bool
+) -> str:
+    """Refuse what joins of many streams cannot do; the allocation, the default if none is given."""
     if isinstance(window, Rows):
         raise WindowError(
             f"Joins of many streams have windows of time; {window!r} was given. Give a duration, or join "
@@ -237,6 +241,8 @@ def check_options(window: Window, budget: Budget, policy: Policy, allocation: st
             "gdj: method=2 is not defined for joins of many streams, where a tuple may match several times "
             "at once and has no one rank; give method 1 or 3."
         )
+    if allocation is None:
+        allocation = policy.default_allocation(rates_known)
     if allocation not in ALLOCATIONS:
         raise PenstockError(f"allocation={allocation!r} is not known{hint(allocation, ALLOCATIONS)}")
     if allocation == "credit" and not isinstance(policy, GreedyDualJoin):
@@ -250,6 +256,7 @@ def check_options(window: Window, budget: Budget, policy: Policy, allocation: st
         )
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise PenstockError(f"seed={seed!r} is not allowed; it must be a whole number from 0 up.")
+    return allocation
 
 
 def enough(tuples: int, streams: int, given: str) -> None:
@@ -269,7 +276,8 @@ def _configure(
         tuples = budget.n
     else:
         assert isinstance(budget, Fraction)
-        tuples = budget.tuples(len(arrivals), resolved.length, arrivals.span)
+        horizon = window.resolve(arrivals.unit).horizons[0]
+        tuples = budget.tuples(arrivals.per_stream.tolist(), horizon, arrivals.span)
         enough(tuples, streams, f"{budget!r} of this input is {tuples:,} tuples")
     per_stream = arrivals.per_stream.astype(np.float64)
     limits = [tuples]

@@ -28,9 +28,15 @@ class ManyArrivals:
     keys: tuple[int, ...]  # distinct keys of each join
     unit: str
     nulls: tuple[int, ...]
+    stamped: bool = False  # times come from timestamps, not from numbers in a unit that was assumed
 
     def __len__(self) -> int:
         return len(self.stream)
+
+    @property
+    def numbers(self) -> tuple[float, float] | None:
+        """The first and the last time where a unit was assumed for them; None if there are none."""
+        return None if self.stamped or not len(self.time) else (self.time[0].item(), self.time[-1].item())
 
     @property
     def per_stream(self) -> np.ndarray:
@@ -127,6 +133,7 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
         keys=tuple(sizes),
         unit=times.unit,
         nulls=tuple(int(count) for count in nulls),
+        stamped=times.stamped,
     )
 
 

@@ -138,7 +138,7 @@ def start_many(
     within: Any,
     budget: Any,
     policy: Any = "gdj",
-    allocation: str = "unified",
+    allocation: str | None = None,
     lateness: Any = 0,
     seed: int = 0,
     unit: str = "ms",
@@ -155,7 +155,7 @@ def start_many(
     [0, 1]
     """
     window, budget, policy = window_of(within), budget_of(budget), get(policy)
-    check_options(window, budget, policy, allocation, seed)
+    allocation = check_options(window, budget, policy, allocation, seed, rates_known=False)
     if isinstance(budget, Fraction):
         raise BudgetError(
             f"{budget!r} is a share of what the whole input needs, which a stream does not tell; give Tuples."

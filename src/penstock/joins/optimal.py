@@ -16,6 +16,7 @@ from penstock.joins.state import JoinState
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.window import WindowJoin
 from penstock.payload import mean_row_bytes
+from penstock.window import warn_unit
 
 SIDES = ("left", "right")
 
@@ -86,7 +87,7 @@ def optimal_join(
     time: Any,
     within: Any,
     budget: Any,
-    allocation: str = "unified",
+    allocation: str | None = "unified",
     step: str = "arrival",
     warmup: int = 0,
     unit: str = "ms",
@@ -101,7 +102,7 @@ def optimal_join(
     >>> from penstock.workloads import gdj_pair
     >>> left, right = gdj_pair(keys=20, rate=1)
     >>> ask = {"on": "key", "time": "ts"}
-    >>> best = ps.optimal_join(left, right, **ask, within=60, budget=ps.Tuples(20), allocation="equal")
+    >>> best = ps.optimal_join(left, right, **ask, within=60, budget=ps.Tuples(20))
     >>> lru = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy="lru").run(left, right, **ask)
     >>> lru.stats.results < best.results < best.exact
     True
@@ -110,6 +111,7 @@ def optimal_join(
         within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    warn_unit(join.within, arrivals.unit, arrivals.numbers)
     config = join.configure(arrivals)
     began = clock.perf_counter()
     keep = JoinState(config, arrivals.trace(config.window.kind, step)).policy.until
@@ -128,7 +130,7 @@ def follow_decisions(
     time: Any,
     within: Any,
     budget: Any,
-    allocation: str = "unified",
+    allocation: str | None = "unified",
     step: str = "arrival",
     warmup: int = 0,
     unit: str = "ms",
@@ -154,6 +156,7 @@ def follow_decisions(
         within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
+    warn_unit(join.within, arrivals.unit, arrivals.numbers)
     return join.run_arrivals(arrivals, collect=collect, log=log, keep=_keep(decisions, arrivals))
 
 

@@ -11,14 +11,22 @@ import numpy as np
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
-from penstock.errors import BudgetError, PenstockError, UnknownPolicyError
+from penstock.errors import (
+    BudgetError,
+    PenstockError,
+    ShortSampleWarning,
+    UnitWarning,
+    UnknownPolicyError,
+    warn_user,
+)
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import in_tuples
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.window import WindowJoin
 from penstock.payload import mean_row_bytes
 from penstock.policies import Policy, get, registered
-from penstock.window import window_of
+from penstock.units import unit_word
+from penstock.window import Window, unit_doubt, window_of
 
 if TYPE_CHECKING:
     pass
@@ -40,7 +48,7 @@ def plan(
     budgets: Iterable[Any] | None = None,
     policies: Iterable[Any] | None = None,
     target: float | None = None,
-    allocation: str = "equal",
+    allocation: str | None = None,
     step: str = "arrival",
     seed: int = 0,
     unit: str = "ms",
@@ -102,7 +110,10 @@ def plan(
             joins[policy.spell()] = [WindowJoin(budget=b, policy=policy, **options) for b in wanted]
         except UnknownPolicyError as error:
             skipped[policy.spell()] = str(error)
-    bench = _Bench(left, right, on, time, unit, any(isinstance(b, Bytes) for b in wanted), progress)
+    sized = any(isinstance(b, Bytes) for b in wanted)
+    bench = _Bench(left, right, on, time, unit, sized, options["within"], progress)
+    for doubt, kind in bench.doubts:
+        warn_user(doubt, kind)
     for name in [name for name, row in joins.items() if row[0].policy.bound]:
         matches = bench.matches(joins[name][0])
         if matches > MOST_MATCHES:
@@ -119,18 +130,29 @@ def plan(
         found = [_smallest(bench, runners, rows, kind, target) for kind in (Tuples, Bytes)]
         answer = min((row for row in found if row is not None), key=lambda row: row.peak_bytes, default=None)
     bench.finish()
-    return Plan(rows, skipped, target, answer, bench.need(next(iter(joins.values()))[0]))
+    return Plan(
+        rows, skipped, target, answer, bench.need, bench.plain.unit, tuple(doubt for doubt, _ in bench.doubts)
+    )
 
 
 class _Bench:
     """The arrivals, prepared once, and the runs made on them."""
 
     def __init__(
-        self, left: Table, right: Table, on: Any, time: Any, unit: str, sized: bool, report: Report | None
+        self,
+        left: Table,
+        right: Table,
+        on: Any,
+        time: Any,
+        unit: str,
+        sized: bool,
+        window: Window,
+        report: Report | None,
     ) -> None:
         self.sized = arrivals_of(left, right, on, time, unit, sized=sized)
         self.plain = dataclasses.replace(self.sized, size=np.empty(0, np.int64))
         self.mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
+        self.window = window
         self.report = report or (lambda done, total, label: None)
         self.done = self.total = 0
 
@@ -147,12 +169,33 @@ class _Bench:
         arrivals = join.suited(self.plain)
         return int(join.exact_counts(arrivals, join.within.resolve(arrivals.unit)).sum())
 
-    def need(self, join: WindowJoin) -> int:
+    @property
+    def need(self) -> int:
+        """What the exact join keeps at the average rate, in tuples; 0 if that is less than one per stream."""
         try:
-            window = join.within.resolve(self.plain.unit)
-            return in_tuples(Fraction(1.0), len(self.plain), window, self.plain.span)
+            window = self.window.resolve(self.plain.unit)
+            return in_tuples(Fraction(1.0), self.plain.per_stream, window, self.plain.span)
         except BudgetError:
             return 0
+
+    @property
+    def doubts(self) -> list[tuple[str, type[Warning]]]:
+        """Why the plan may mislead: a unit that the times do not seem to have, or too short a sample."""
+        found: list[tuple[str, type[Warning]]] = []
+        unit = unit_doubt(self.window, self.plain.unit, self.plain.numbers)
+        if unit is not None:
+            found.append((unit, UnitWarning))
+        if self.need > len(self.plain):
+            found.append(
+                (
+                    f"At the average rate the exact join keeps {self.need:,} tuples, but the sample has only "
+                    f"{len(self.plain):,} rows: it is shorter than the window, and recall on a longer stream "
+                    f"will be lower. Take a longer sample, and check that the times are in "
+                    f"{unit_word(self.plain.unit)}.",
+                    ShortSampleWarning,
+                )
+            )
+        return found
 
     def run(self, join: WindowJoin) -> PlanRow:
         name, label, size = join.policy.spell(), _label(join.budget), self.size(join)
@@ -171,6 +214,7 @@ class _Bench:
             peak_tuples=stats.peak_tuples,
             peak_bytes=stats.peak_bytes,
             seconds=stats.seconds,
+            unit=self.plain.unit,
             bound=join.policy.bound,
         )
 

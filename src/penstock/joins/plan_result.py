@@ -38,7 +38,7 @@ class PlanRow:
     """One run: a policy under a budget, what came out and what it took. `tuples` or `bytes` is the budget.
 
     >>> import penstock as ps
-    >>> data = {"key": [1, 2], "ts": [0, 1]}
+    >>> data = {"key": [1, 2], "ts": [0, 9]}
     >>> ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"]).rows[
     ...     0
     ... ].recall
@@ -55,6 +55,7 @@ class PlanRow:
     peak_tuples: int
     peak_bytes: int
     seconds: float
+    unit: str  # of the times, as it was assumed or as timestamps have it
     bound: bool = False  # the optimum, which no policy can exceed
 
     @property
@@ -68,7 +69,8 @@ class Plan:
 
     `rows` has the runs, policy by policy with rising budgets (`pandas.DataFrame(plan.rows)` is the long
     table of them). `skipped` says which policies could not run, and why. `need` is what `Fraction(1)` is
-    in tuples. `answer` is the run with the smallest budget that reached `target`, None if there is none.
+    in tuples, `unit` that in which times were read, and `warnings` says why the plan may mislead. `answer` is
+    the run with the smallest budget that reached `target`, None if there is none.
 
     >>> import penstock as ps
     >>> left = {"key": [1, 2, 3, 1], "ts": [0, 1, 2, 3]}
@@ -78,7 +80,7 @@ class Plan:
     ...     right,
     ...     on="key",
     ...     time="ts",
-    ...     within=9,
+    ...     within=6,
     ...     budgets=["2 tuples", "8 tuples"],
     ...     policies=["fifo", "prob"],
     ...     target=0.9,
@@ -86,7 +88,7 @@ class Plan:
     >>> plan.table.loc["fifo", "8 tuples"].item()
     1.0
     >>> plan.answer.policy, plan.answer.budget
-    ('fifo', '7 tuples')
+    ('fifo', '4 tuples')
     """
 
     rows: list[PlanRow]
@@ -94,13 +96,15 @@ class Plan:
     target: float | None = None
     answer: PlanRow | None = None
     need: int = 0
+    unit: str = "ms"
+    warnings: tuple[str, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:
         """Recall by policy (index) and budget (columns); NaN where a policy could not run in a budget.
 
         >>> import penstock as ps
-        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> data = {"key": [1, 2], "ts": [0, 9]}
         >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
         >>> plan.table.to_dict()
         {'4 tuples': {'lru': 1.0}}
@@ -115,7 +119,7 @@ class Plan:
         """The rows as a JSON list, written to `path` if one is given.
 
         >>> import json, penstock as ps
-        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> data = {"key": [1, 2], "ts": [0, 9]}
         >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
         >>> json.loads(plan.to_json())[0]["policy"]
         'lru'
@@ -129,7 +133,7 @@ class Plan:
         """Recall against budget, a line per policy; written to `path` if one is given.
 
         >>> import penstock as ps
-        >>> data = {"key": [1, 2], "ts": [0, 1]}
+        >>> data = {"key": [1, 2], "ts": [0, 9]}
         >>> plan = ps.plan(data, data, on="key", time="ts", within=5, budgets=["4 tuples"], policies=["lru"])
         >>> plan.plot().axes[0].get_ylabel()
         'recall'

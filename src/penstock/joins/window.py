@@ -22,7 +22,7 @@ from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
-from penstock.window import Resolved, window_of
+from penstock.window import Resolved, warn_unit, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
 STEPS = ("arrival", "tick")
@@ -44,7 +44,9 @@ class WindowJoin:
     policy
         Who goes when memory is full: a name, a name with options, or a policy object.
     allocation
-        `"equal"` halves the budget, `"proportional"` cuts it by arrival rate, `"unified"` is one pool.
+        `"unified"` is one pool that both streams share as they need it, `"equal"` halves the budget,
+        `"proportional"` cuts it by arrival rate. By default `"unified"`; for a policy that cannot manage one
+        pool (`age`) `"proportional"`, or `"equal"` where `start` is not told the rates.
     step
         `"arrival"`: one arrival at a time. `"tick"`: all arrivals of one timestamp at once.
     drop_rate
@@ -73,7 +75,7 @@ class WindowJoin:
     within: Any
     budget: Budget
     policy: Any = "auto"
-    allocation: str = "equal"
+    allocation: str | None = None
     step: str = "arrival"
     drop_rate: float | str = 0.0
     drop_at: str = "admission"
@@ -86,7 +88,7 @@ class WindowJoin:
         object.__setattr__(self, "policy", get(self.policy))
         for option, allowed in (("allocation", ALLOCATIONS), ("step", STEPS), ("drop_at", DROPS)):
             given = getattr(self, option)
-            if given not in allowed:
+            if given not in allowed and not (option == "allocation" and given is None):
                 raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
         if not self.policy.joins:
             raise UnknownPolicyError(f"{self.policy.name} is for caches, not for joins{hint('', names())}")
@@ -109,7 +111,7 @@ class WindowJoin:
                     f"{option}={given!r} is not allowed; it must be a whole number from 0 up."
                 )
         if isinstance(self.budget, Tuples):
-            in_tuples(self.budget, 0, Resolved(0, (0, 0), 0), 0)
+            in_tuples(self.budget, (0, 0), Resolved(0, (0, 0), 0), 0)
 
     def run(
         self,
@@ -133,9 +135,10 @@ class WindowJoin:
         >>> right = {"id": [1, 2], "at": [3, 4]}
         >>> join = ps.WindowJoin(within=(0, 10), budget=ps.Tuples(2), policy="fifo")
         >>> join.run(left, right, on=[("key", "id")], time=("ts", "at")).stats.results
-        1
+        2
         """
         arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
+        warn_unit(self.within, arrivals.unit, arrivals.numbers)
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
         return self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
 
@@ -240,7 +243,6 @@ class WindowJoin:
             dtype,
             rates,
             rates or (1, 1),
-            0,
             0.0,
             row_bytes,
             None if lateness is None else behind_of(lateness, unit, window),
@@ -261,15 +263,14 @@ class WindowJoin:
         rates = (left / span, right / span) if span > 0 else (float(left), float(right))
         if len(arrivals.size):
             mean_row = float(arrivals.size.mean())
-        return self._config(window, arrivals.time.dtype, rates, (left, right), len(arrivals), span, mean_row)
+        return self._config(window, arrivals.time.dtype, rates, (left, right), span, mean_row)
 
     def _config(
         self,
         window: Resolved,
         dtype: np.dtype,
         rates: tuple[float, float] | None,
-        weights: tuple[float, float],
-        arrivals: int,
+        weights: tuple[float, float],  # arrivals, or what stands for them
         span: float,
         mean_row: float,
         lateness: tuple[float, ...] | None = None,
@@ -290,11 +291,12 @@ class WindowJoin:
             lateness=lateness,
             sketch_bytes=0 if lateness is None else sketch_bytes,
         )
+        allocation = self.allocation or self.policy.default_allocation(rates_known=rates is not None)
         if isinstance(self.budget, Bytes):
-            config = with_byte_budget(config, self.budget, self.allocation, weights)
+            config = with_byte_budget(config, self.budget, allocation, weights)
         else:
-            tuples = in_tuples(self.budget, arrivals, window, span)
-            config = dataclasses.replace(config, capacities=shares_of(tuples, self.allocation, weights))
+            tuples = in_tuples(self.budget, weights, window, span)
+            config = dataclasses.replace(config, capacities=shares_of(tuples, allocation, weights))
         return dataclasses.replace(config, chances=self._chances(config, weights))
 
     def _chances(self, config: Config, weights: tuple[float, float]) -> tuple[float, float]:

@@ -126,7 +126,7 @@ class StreamQuery:
         *,
         budget: Any = None,
         policy: Any = "auto",
-        allocation: str = "unified",
+        allocation: str | None = None,
         object: str = "literal",
         unit: str = "ms",
         collect: bool = True,
@@ -150,8 +150,8 @@ class StreamQuery:
             Who goes when the memory is full: `"clock"`, `"lru"`, `"clock-exp:rho=0.5"`, ... By default, the
             one that does best on a sample of the triples; `stats.choice` names it.
         allocation
-            `"unified"`: one pool for all caches; `"equal"` or `"proportional"` to the triples that match: a
-            pool per cache.
+            `"unified"`, the default: one pool for all caches; `"equal"` or `"proportional"` to the triples
+            that match: a pool per cache.
         object
             What a text in the column `o` is that is not written as a term: a `"literal"` or an `"iri"`.
         unit

@@ -47,7 +47,7 @@ class Options:
 
     budget: Any = None
     policy: Any = "auto"
-    allocation: str = "unified"
+    allocation: str | None = None
     objects: str = "literal"
     unit: str = "ms"
     collect: bool = True
@@ -64,7 +64,7 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
     budget = None if options.budget is None else budget_of(options.budget)
     policy = get(options.policy)
     _check_policy(policy)
-    if options.allocation not in ALLOCATIONS:
+    if options.allocation is not None and options.allocation not in ALLOCATIONS:
         raise PenstockError(
             f"allocation={options.allocation!r} is not known{hint(options.allocation, ALLOCATIONS)}"
         )
@@ -134,7 +134,8 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
     if budget is None:
         config, state, out = _unlimited(config, need, triples, terms, mask, options.collect, options.log)
     else:
-        config = _limited(budget, options.allocation, config, need)
+        allocation = options.allocation or policy.default_allocation(rates_known=True)
+        config = _limited(budget, allocation, config, need)
         state = LinkedState(config, terms)
         out = state.process(triples, collect=options.collect, log=options.log, mask=mask)
     exact: int | None = state.results

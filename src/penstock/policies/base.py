@@ -144,6 +144,19 @@ class Policy:
         """Bytes of the state that the budget does not count (exact key counts under a tuple budget)."""
         return 0
 
+    def default_allocation(self, rates_known: bool) -> str:
+        """How memory is divided among the streams where the user does not say: one pool if it can manage one.
+
+        >>> from penstock import policies
+        >>> policies.get("lru").default_allocation(rates_known=False)
+        'unified'
+        >>> [policies.get("age").default_allocation(rates_known) for rates_known in (True, False)]
+        ['proportional', 'equal']
+        """
+        if self.unified:
+            return "unified"
+        return "proportional" if rates_known else "equal"
+
     def check_joins(self) -> None:
         """Refuse parameters with which it can run a cache only."""
 

@@ -35,7 +35,7 @@ class Fifo(Policy):
 
     >>> import penstock as ps
     >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="fifo")
-    >>> left, right = {"key": [1, 2], "ts": [0, 1]}, {"key": [1, 2], "ts": [2, 3]}
+    >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 3], "ts": [3, 4]}
     >>> join.run(left, right, on="key", time="ts").stats.results
     1
     """

@@ -114,7 +114,7 @@ class Heeb(Policy):
     >>> join = ps.WindowJoin(within=100, budget=ps.Tuples(6), policy=policy, step="tick")
     >>> rival = ps.WindowJoin(within=100, budget=ps.Tuples(6), policy="fifo", step="tick")
     >>> join.run(*streams, on="key", time="ts").stats.results
-    207
+    209
     >>> rival.run(*streams, on="key", time="ts").stats.results
     189
     """

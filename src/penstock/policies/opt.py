@@ -33,7 +33,7 @@ class Opt(Policy):
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 9, 1, 2], "ts": [3, 4, 5, 6]}
-    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="opt")
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="opt", allocation="equal")
     >>> join.run(left, right, on="key", time="ts").stats.results  # one left tuple has room: the first
     2
     """

@@ -42,9 +42,9 @@ class Rand(Policy):
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 2, 3], "ts": [3, 4, 5]}
-    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="rand", seed=7)
+    >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(3), policy="rand", seed=7)
     >>> join.run(left, right, on="key", time="ts").stats.results
-    2
+    1
     """
 
     name: ClassVar[str] = "rand"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -33,7 +33,7 @@ from penstock.spark.schema import (
 )
 from penstock.spark.spec import LEFT, JoinSpec
 from penstock.spark.streaming import joined_in_stream
-from penstock.window import Within, window_of
+from penstock.window import Within, warn_unit, window_of
 
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
@@ -50,7 +50,7 @@ def bounded_join(
     within: Any,
     budget: Any,
     policy: Any = "auto",
-    allocation: str = "unified",
+    allocation: str | None = None,
     lateness: Any = "0 seconds",
     buckets: int | None = None,
     emit: str = "results",
@@ -130,7 +130,9 @@ def bounded_join(
     times, unit, dtype = times_of(left, right, time, unit)
     sides = sides_of(left, right, keys, times, suffixes)
     streaming = left.isStreaming
-    budget = _in_tuples(budget_of(budget), left, right, times, window, unit, dtype, streaming)
+    budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
+    if not streaming:
+        check_unit(left, times[0], window, unit)
     spark = left.sparkSession
     count = bucket_count(buckets, budget, session.partitions(spark))
     marked = any(side.watermark for side in sides)
@@ -219,10 +221,10 @@ def _in_tuples(
     budget: Any,
     left: DataFrame,
     right: DataFrame,
+    keys: Keys,
     times: tuple[str, str],
     window: Within,
     unit: str,
-    dtype: str,
     streaming: bool,
 ) -> Tuples | Bytes:
     """A budget that does not depend on the input; what a fraction is of, batch DataFrames can tell."""
@@ -231,20 +233,41 @@ def _in_tuples(
     if streaming:
         share(budget, 1)
     both = None
-    for frame, name in zip((left, right), times, strict=True):
-        column = frame.select(F.col(quoted(name)).alias("time"))
-        both = column if both is None else both.union(column)
+    for side, (frame, name) in enumerate(zip((left, right), times, strict=True)):
+        arrives = F.lit(True)
+        for key in keys.compared(side):
+            arrives = arrives & key.isNotNull()
+        mine = frame.filter(arrives).select(_number(frame, name).alias("time")).filter(~F.isnan("time"))
+        mine = mine.agg(F.count("time").alias("n"), F.min("time").alias("first"), F.max("time").alias("last"))
+        both = mine if both is None else both.union(mine)
     assert both is not None
-    kind = both.schema["time"].dataType
-    at = F.col("time")
+    found = both.collect()
+    ends = [[row[end] for row in found if row[end] is not None] for end in ("first", "last")]
+    span = max(ends[1]) - min(ends[0]) if ends[0] else 0
+    return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
+
+
+def check_unit(frame: DataFrame, name: str, window: Within, unit: str) -> None:
+    """Warn where the times of a batch DataFrame are numbers that seem to be in another unit.
+
+    One row tells; a stream has none before it runs.
+    """
+    if not isinstance(frame.schema[name].dataType, T.NumericType) or not window.has_unit:
+        return
+    time = F.col(quoted(name))
+    row = frame.select(time.cast("double").alias("time")).filter(time.isNotNull()).first()
+    if row is not None:
+        warn_unit(window, unit, (row["time"], row["time"]))
+
+
+def _number(frame: DataFrame, name: str) -> Column:
+    """A time as a number: microseconds where it is a timestamp or a date."""
+    kind, time = frame.schema[name].dataType, F.col(quoted(name))
     if isinstance(kind, T.TimestampType):
-        at = F.unix_micros(at)
-    elif isinstance(kind, T.TimestampNTZType | T.DateType):
-        at = F.unix_micros(at.cast("timestamp"))
-    found = both.agg(F.count(at).alias("n"), (F.max(at) - F.min(at)).cast("double").alias("span")).collect()[
-        0
-    ]
-    return Tuples(in_tuples(budget, found["n"], window.resolve(unit), found["span"] or 0.0))
+        return F.unix_micros(time)
+    if isinstance(kind, T.TimestampNTZType | T.DateType):
+        return F.unix_micros(time.cast("timestamp"))
+    return time
 
 
 def _check_frames(left: Any, right: Any) -> None:

@@ -41,7 +41,7 @@ def bounded_join_many(
     within: Any,
     budget: Any,
     policy: Any = "gdj",
-    allocation: str = "unified",
+    allocation: str | None = None,
     lateness: Any = "0 seconds",
     buckets: int | None = None,
     seed: int = 0,

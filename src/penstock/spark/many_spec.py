@@ -24,7 +24,7 @@ class ManySpec(Spec):
     within: Window
     budget: Tuples  # the share of one bucket
     policy: Policy
-    allocation: str
+    allocation: str | None
     lateness: tuple[Any, ...]  # per stream, infinite where Spark tells the progress
     seed: int
     buckets: int
