@@ -12,6 +12,19 @@ from penstock.errors import QueueError
 _ROWS = struct.Struct("<q")
 
 
+def _listed(items: Any, kind: str) -> list[Any]:
+    """The items that `put_many` was given, or an error that says what it takes."""
+    name = type(items).__name__
+    if isinstance(items, bytes | bytearray | memoryview | str) or name in ("RecordBatch", "Table"):
+        advice = "A table has to_batches()." if name == "Table" else "put(item) takes one."
+        raise QueueError(f"put_many takes several items, such as a list of {kind}; one {name} was given. {advice}")
+    try:
+        each = iter(items)
+    except TypeError as error:
+        raise QueueError(f"put_many takes several items, such as a list of {kind}; {items!r} was given.") from error
+    return list(each)
+
+
 class BytesItems:
     """Items that are bytes already; each counts as one row.
 
@@ -25,7 +38,7 @@ class BytesItems:
 
     def encode(self, items: Iterable[Any]) -> list[bytes]:
         """The items, checked."""
-        listed = list(items)
+        listed = _listed(items, "bytes")
         kinds = set(map(type, listed))
         if kinds <= {bytes}:
             return listed
@@ -76,7 +89,7 @@ class ArrowItems:
         import pyarrow as pa
 
         found = []
-        for item in items:
+        for item in _listed(items, "record batches"):
             if not isinstance(item, pa.RecordBatch):
                 raise QueueError(
                     f"This queue takes Arrow record batches; {type(item).__name__} was given. "
