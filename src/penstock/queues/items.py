@@ -12,8 +12,15 @@ from penstock.errors import QueueError
 _ROWS = struct.Struct("<q")
 
 
-def _listed(items: Any, kind: str) -> list[Any]:
-    """The items that `put_many` was given, or an error that says what it takes."""
+def listed(items: Any, kind: str) -> list[Any]:
+    """The items that `put_many` was given, or an error that says what it takes.
+
+    >>> from penstock.queues.items import listed
+    >>> listed(5, "bytes")
+    Traceback (most recent call last):
+    ...
+    penstock.errors.QueueError: put_many takes several items, such as a list of bytes; 5 was given.
+    """
     name = type(items).__name__
     if isinstance(items, bytes | bytearray | memoryview | str) or name in ("RecordBatch", "Table"):
         advice = "A table has to_batches()." if name == "Table" else "put(item) takes one."
@@ -38,7 +45,7 @@ class BytesItems:
 
     def encode(self, items: Iterable[Any]) -> list[bytes]:
         """The items, checked."""
-        listed = _listed(items, "bytes")
+        listed = listed(items, "bytes")
         kinds = set(map(type, listed))
         if kinds <= {bytes}:
             return listed
@@ -89,7 +96,7 @@ class ArrowItems:
         import pyarrow as pa
 
         found = []
-        for item in _listed(items, "record batches"):
+        for item in listed(items, "record batches"):
             if not isinstance(item, pa.RecordBatch):
                 raise QueueError(
                     f"This queue takes Arrow record batches; {type(item).__name__} was given. "
