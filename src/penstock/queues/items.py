@@ -45,17 +45,17 @@ class BytesItems:
 
     def encode(self, items: Iterable[Any]) -> list[bytes]:
         """The items, checked."""
-        listed = listed(items, "bytes")
-        kinds = set(map(type, listed))
+        given = listed(items, "bytes")
+        kinds = set(map(type, given))
         if kinds <= {bytes}:
-            return listed
+            return given
         strange = [kind for kind in kinds if not issubclass(kind, bytes | bytearray | memoryview)]
         if strange:
             raise QueueError(
                 f"This queue takes bytes; {strange[0].__name__} was given. "
                 "Encode it first, or open the queue with schema=... for Arrow record batches."
             )
-        return [bytes(item) for item in listed]
+        return [bytes(item) for item in given]
 
     def decode(self, item: bytes) -> Any:
         """The item."""
