@@ -124,7 +124,9 @@ def check_every_file(made: tuple[Path, Content], bits: Any) -> None:
         print(f"{name}: {found} told, {len(silent)} without effect")
         allowed = set(HARMLESS.get(name, ()))
         if name == "marks" and not closed:
-            allowed = set(range(len((folder / name).read_bytes())))  # a queue at work has no checksum of its marks
+            allowed = set(
+                range(len((folder / name).read_bytes()))
+            )  # a queue at work has no checksum of its marks
         assert {place for place, _ in silent} <= allowed, (name, silent)
         assert found or name == "lock"
 
@@ -215,7 +217,9 @@ def test_damaged_confirmations_can_be_salvaged(made: tuple[Path, Content]) -> No
     raw = bytearray((copy / "commits").read_bytes())
     raw[-20] ^= 1
     (copy / "commits").write_bytes(raw)
-    with pytest.raises(QueueDamageError, match=r"damage: commits at offset \d+, \d+ bytes: .*checksum.*salvage"):
+    with pytest.raises(
+        QueueDamageError, match=r"damage: commits at offset \d+, \d+ bytes: .*checksum.*salvage"
+    ):
         ps.SpillQueue(copy, memory=2_000, durable=True)
     with ps.SpillQueue(copy, memory=2_000, durable=True, salvage=True) as queue:
         assert [flaw.file for flaw in queue.recovery.damage] == ["commits"]

@@ -193,7 +193,10 @@ def test_the_server_lives_on(small_disk: Path) -> None:
         return pa.record_batch({"n": [number] * 50, "s": ["x" * 200] * 50})
 
     schema = batch(0).schema
-    with QueueServer(small_disk / "served", memory="64 KiB") as server, QueueClient(server.location) as client:
+    with (
+        QueueServer(small_disk / "served", memory="64 KiB") as server,
+        QueueClient(server.location) as client,
+    ):
         producer = client.producer("a", schema, name="it")
         sent = 0
         with pytest.raises(QueueError, match=r"is full.* 0 of 1 batches were taken"):
@@ -225,7 +228,10 @@ def test_a_batch_that_is_taken_in_part(small_disk: Path) -> None:
     def batch(number: int) -> Any:
         return pa.record_batch({"n": [number] * 50, "s": ["x" * 200] * 50})
 
-    with QueueServer(small_disk / "served", memory="64 KiB") as server, QueueClient(server.location) as client:
+    with (
+        QueueServer(small_disk / "served", memory="64 KiB") as server,
+        QueueClient(server.location) as client,
+    ):
         producer = client.producer("a", batch(0).schema, name="it")
         ballast = small_disk / "ballast"
         ballast.write_bytes(b"x" * (128 << 10))

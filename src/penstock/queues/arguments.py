@@ -67,7 +67,12 @@ def producer_of_batch(given: Any) -> tuple[str, int]:
     >>> producer_of_batch(("till 7", 3))
     ('till 7', 3)
     """
-    if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[0], str) or not given[0]:
+    if (
+        not isinstance(given, tuple | list)
+        or len(given) != 2
+        or not isinstance(given[0], str)
+        or not given[0]
+    ):
         raise QueueError(f"producer takes a name and a number, such as ('till 7', 3); {given!r} was given.")
     return given[0], whole_number("The number of a producer", given[1])
 

@@ -69,14 +69,20 @@ class QueueClient:
         patience: float = 10.0,
     ) -> None:
         if not isinstance(location, str):
-            raise QueueError(f"location takes a text such as 'grpc://127.0.0.1:8815'; {location!r} was given.")
+            raise QueueError(
+                f"location takes a text such as 'grpc://127.0.0.1:8815'; {location!r} was given."
+            )
         if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
-            raise QueueError("token takes a text of printable ASCII characters on one line; another was given.")
+            raise QueueError(
+                "token takes a text of printable ASCII characters on one line; another was given."
+            )
         self.location, self._token, self._patience = location, token, seconds("patience", patience)
         try:
             self._roots = None if roots is None else Path(roots).read_bytes()
         except (OSError, TypeError) as error:
-            raise QueueError(f"roots takes a file of certificates (PEM); {roots!r} cannot be read.") from error
+            raise QueueError(
+                f"roots takes a file of certificates (PEM); {roots!r} cannot be read."
+            ) from error
         self._producers: list[QueueProducer] = []
         self._connect()
 
@@ -95,7 +101,8 @@ class QueueClient:
         headers = [(b"authorization", f"Bearer {self._token}".encode())] if self._token else []
         return flight.FlightCallOptions(headers=headers)
 
-    def _ask(self, kind: str, **about: Any) -> Any:
+    def _ask(self, kind: str, *keys: str, **about: Any) -> Any:
+        """Ask the server, and return its answer, which is an object with these keys at least."""
         if not isinstance(about.get("queue", ""), str):
             raise QueueError(f"A queue has a text as its name; {about['queue']!r} was given.")
         action = flight.Action(kind, json.dumps(about).encode())
@@ -103,7 +110,10 @@ class QueueClient:
         while True:
             try:
                 results = list(self._client.do_action(action, self._call))
-                return json.loads(results[0].body.to_pybytes())
+                found = json.loads(results[0].body.to_pybytes())
+                if not isinstance(found, list if kind == "queues" else dict) or not set(keys) <= set(found):
+                    raise ValueError(f"an answer of another kind to {kind!r}")
+                return found
             except _SILENCE as error:
                 waits.pause(error)
             except _ANY as error:
@@ -134,12 +144,12 @@ class QueueClient:
 
     def schema(self, queue: str) -> Any:
         """The schema of a queue."""
-        raw = base64.b64decode(self._ask("schema", queue=queue)["schema"])
+        raw = base64.b64decode(self._ask("schema", "schema", queue=queue)["schema"])
         return pa.ipc.read_schema(pa.py_buffer(raw))
 
     def offsets(self, queue: str) -> tuple[int, int]:
         """The first row that is not confirmed, and the row after the last."""
-        found = self._ask("offsets", queue=queue)
+        found = self._ask("offsets", "committed", "end", queue=queue)
         return found["committed"], found["end"]
 
     def read(self, queue: str, first: int, after: int, *, with_offset: bool = False) -> Iterator[Any]:
@@ -165,11 +175,11 @@ class QueueClient:
         A queue has one position. If several workers share it, each reads a range of its own, and rows may be
         confirmed only up to the smallest offset that a worker still holds: what one confirms is gone for the others.
         """
-        self._ask("commit", queue=queue, row=whole_number("row", row))
+        self._ask("commit", "committed", queue=queue, row=whole_number("row", row))
 
     def stats(self, queue: str) -> dict[str, Any]:
         """The counts of a queue."""
-        found: dict[str, Any] = self._ask("stats", queue=queue)
+        found: dict[str, Any] = self._ask("stats", "items", queue=queue)
         return found
 
     def producer(
@@ -221,7 +231,8 @@ class QueueProducer:
         """The last number that the server has of this producer, -1 if none."""
         if self._queue not in self._client.queues():
             return -1
-        return int(self._client._ask("last", queue=self._queue, producer=self.name)["number"])
+        found: int = self._client._ask("last", "number", queue=self._queue, producer=self.name)["number"]
+        return found
 
     def put(self, batch: Any) -> int:
         """Send a batch, and return its number when the server has it for good; waits at the disk limit."""

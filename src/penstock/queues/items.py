@@ -24,11 +24,15 @@ def listed(items: Any, kind: str) -> list[Any]:
     name = type(items).__name__
     if isinstance(items, bytes | bytearray | memoryview | str) or name in ("RecordBatch", "Table"):
         advice = "A table has to_batches()." if name == "Table" else "put(item) takes one."
-        raise QueueError(f"put_many takes several items, such as a list of {kind}; one {name} was given. {advice}")
+        raise QueueError(
+            f"put_many takes several items, such as a list of {kind}; one {name} was given. {advice}"
+        )
     try:
         each = iter(items)
     except TypeError as error:
-        raise QueueError(f"put_many takes several items, such as a list of {kind}; {items!r} was given.") from error
+        raise QueueError(
+            f"put_many takes several items, such as a list of {kind}; {items!r} was given."
+        ) from error
     return list(each)
 
 

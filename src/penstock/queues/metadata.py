@@ -62,9 +62,17 @@ def describe(folder: Path) -> dict[str, Any]:
     # Folders made before there was a checksum have none.
     if "checksum" in found and found["checksum"] != _checksum(found):
         raise _damaged(path, "its checksum is wrong")
+    _items(path, found["schema"])
     if version != VERSION or not 1 <= found["queues"] <= 99_999:
         raise _damaged(path, f"'version' is {version} and 'queues' {found['queues']}")
     return found
+
+
+def _items(path: Path, schema: str | None) -> Items:
+    try:
+        return items_of(None, schema)
+    except (ValueError, OSError) as error:
+        raise _damaged(path, "its 'schema' cannot be read") from error
 
 
 def _damaged(path: Path, reason: str) -> QueueDamageError:
@@ -88,10 +96,7 @@ def settle(folder: Path, queues: int, durable: bool, schema: Any, disk: Disk) ->
                 f"'{folder}' was made with queues={found['queues']}, durable={found['durable']}; "
                 f"queues={queues}, durable={durable} were given."
             )
-        try:
-            items = items_of(None, found["schema"])
-        except (ValueError, OSError) as error:
-            raise _damaged(folder / META, "its 'schema' cannot be read") from error
+        items = _items(folder / META, found["schema"])
         if schema is not None and (items.schema is None or not items_of(schema).schema.equals(items.schema)):
             raise QueueError(
                 f"The queue in '{folder}' has another schema than the one given: {items.schema}."

@@ -118,7 +118,11 @@ def _contradictions(state: Examination) -> list[Flaw]:
             break
         item, row = confirmed.items[lane], confirmed.rows[lane]
         marked = (marks.get(lane, COMMITTED), marks.get(lane, COMMITTED_ROW)) if marks.has_commits else (0, 0)
-        if item < marked[0] or row < marked[1] or (marks.clean and marks.has_commits and (item, row) != marked):
+        if (
+            item < marked[0]
+            or row < marked[1]
+            or (marks.clean and marks.has_commits and (item, row) != marked)
+        ):
             why = f"items before {item:,} of queue {lane} are confirmed, items before {marked[0]:,} were"
             flaws.append(Flaw("commits", confirmed.size, 0, False, why))
         end = max((chunk.first + chunk.count for chunk in each.found.chunks), default=0)

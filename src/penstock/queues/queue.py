@@ -52,9 +52,7 @@ class OneQueue:
             raise QueueError("producer=... is kept with the data, so it needs a queue with durable=True.")
         return self._store.put_many(self._lane, items, timeout, producer)
 
-    def get(
-        self, block: bool = True, timeout: float | None = None, *, with_offset: bool = False
-    ) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None, *, with_offset: bool = False) -> Any:
         """The oldest item; waits until there is one, `timeout` seconds at most.
 
         `with_offset=True` returns a pair (offset, item): the number by which `commit` knows the item.

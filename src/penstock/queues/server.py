@@ -119,9 +119,13 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
                 "without them the server listens on 127.0.0.1 only."
             )
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
-            raise QueueError(f"port takes a whole number from 0 to 65535, 0 for any free one; {port!r} was given.")
+            raise QueueError(
+                f"port takes a whole number from 0 to 65535, 0 for any free one; {port!r} was given."
+            )
         if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
-            raise QueueError("token takes a text of printable ASCII characters on one line; another was given.")
+            raise QueueError(
+                "token takes a text of printable ASCII characters on one line; another was given."
+            )
         if (certificate is None) != (key is None):
             raise QueueError("TLS takes a certificate and a key; only one of them was given.")
         self._options: dict[str, Any] = {"memory": memory, "policy": policy, "disk_limit": disk_limit}
@@ -208,6 +212,10 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
                     raise flight.FlightServerError(str(error)) from error
                 if context.is_cancelled() or self._closing:
                     raise flight.FlightUnavailableError(str(error)) from error
+            except QueueError as error:
+                if self._closing:  # the producer sends it again when there is a server again
+                    raise flight.FlightUnavailableError("The server is closing.") from error
+                raise
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Rows of a queue that are not confirmed, in order."""

@@ -572,9 +572,7 @@ class Store:
                     told = "The queue is closed; everything that was acknowledged is on disk."
                     raise disk_error(self.folder, error, told) from error
                 count = sum(lane.count for lane in self.lanes)
-                told = (
-                    f"The queue stays open with its {count:,} items: free space and close it again, or get them."
-                )
+                told = f"The queue stays open with its {count:,} items: free space and close it again, or get them."
                 raise disk_error(self.folder, error, told) from error
             except BaseException:
                 self._release(clean=False)
@@ -591,4 +589,3 @@ class Store:
         if self.commits is not None:
             self.commits.close()
         self.lock.release()
-
