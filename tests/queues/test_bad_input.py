@@ -275,7 +275,7 @@ class OtherFlightServer(flight.FlightServerBase):  # type: ignore[misc]
 class OddFlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """A Flight server whose answers are of another kind."""
 
-    answer: Any = []
+    answer: Any = ()
 
     def do_action(self, context: Any, action: Any) -> Any:
         return iter(self.answer)
@@ -337,7 +337,7 @@ def test_tls_at_one_end(tmp_path: Path) -> None:
 
 def test_clients_and_servers_are_built_of_what_they_take(tmp_path: Path) -> None:
     for location in ("", "nonsense", "http//x", 5, None, "ftp://127.0.0.1:1", "grpc://127.0.0.1:port"):
-        with pytest.raises(QueueError, match="location|address|answer"):
+        with pytest.raises(QueueError, match=r"location|address|answer"):
             QueueClient(location, patience=0.1).queues()
     with pytest.raises(QueueError, match="patience takes seconds"):
         QueueClient("grpc://127.0.0.1:1", patience="long")
@@ -347,9 +347,9 @@ def test_clients_and_servers_are_built_of_what_they_take(tmp_path: Path) -> None
     for port in (-1, 65_536, "8815", 1.5, None, True):
         with pytest.raises(QueueError, match="port takes"):
             QueueServer(tmp_path, port=port)
-    with QueueServer(tmp_path) as server, pytest.raises(QueueError, match="cannot listen.*in use"):
+    with QueueServer(tmp_path) as server, pytest.raises(QueueError, match=r"cannot listen.*in use"):
         QueueServer(tmp_path / "other", port=server.port)
-    with pytest.raises(QueueError, match="cannot listen|token and TLS"):
+    with pytest.raises(QueueError, match=r"cannot listen|token and TLS"):
         QueueServer(tmp_path, host="no.such.host.invalid")
 
 

@@ -1,4 +1,4 @@
-"""Every bit of every file of a durable queue: damage is told by `verify` and at opening, or changes nothing."""
+"""Every bit of every file of a durable queue: `verify` and opening tell of damage, or it changes nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.errors import PenstockError, QueueDamageError
 from penstock.queues import verify
 from tests.queues.test_crash import path as python_path
 
-# Bytes whose change is not told of, because nothing that the queue delivers depends on them: who last held the lock,
-# and whether marks are those of a closed queue, which a crash may leave either way.
+# Bytes whose change need not be told of, because nothing that the queue delivers depends on them: who last
+# held the lock, and whether marks are those of a closed queue, which a crash may leave either way.
 HARMLESS = {"lock": range(32), "marks": range(8, 24)}
 
 Content = tuple[list[bytes], int, int, dict[str, int]]
@@ -79,7 +79,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def told(folder: Path) -> bool:
-    """Whether `verify` and opening both tell of damage; then nothing is changed, and a second look finds it too."""
+    """Whether `verify` and opening both tell of damage; a refusal changes nothing, and comes again."""
     try:
         said = not verify(folder).whole
     except PenstockError:
@@ -149,7 +149,7 @@ def test_every_bit_is_flipped(made: tuple[Path, Content]) -> None:
 
 @pytest.mark.parametrize("without_marks", [False, True], ids=["", "power"])
 def test_every_truncation(made: tuple[Path, Content], without_marks: bool) -> None:
-    """Without marks, as after a loss of power, a file that ends with a whole chunk or record is as it may be."""
+    """With marks and, as after a loss of power, without; then that is told, and the end is not known."""
     folder, wanted = made
     copy = folder.with_name("copy")
     for name in ("commits", "marks", "queue.json", *(each.name for each in folder.glob("*.seg"))):
@@ -209,7 +209,7 @@ def test_missing_swapped_and_foreign_files(made: tuple[Path, Content], tmp_path:
 
 
 def test_damaged_confirmations_can_be_salvaged(made: tuple[Path, Content]) -> None:
-    """What records can be read count; items whose confirmation cannot be read may come again, and it is told."""
+    """Records that can be read count; items whose confirmation cannot be read may come again."""
     folder, wanted = made
     copy = folder.with_name("copy")
     shutil.rmtree(copy, ignore_errors=True)

@@ -53,7 +53,7 @@ def test_offsets_are_those_of_commit(tmp_path: Path) -> None:
     for durable in (False, True):
         with ps.SpillQueue(tmp_path / str(durable), memory=200, durable=durable) as queue:
             queue.put_many(items[:300])
-            found = queue.get_many(7, with_offset=True) + [queue.get(with_offset=True)]
+            found = [*queue.get_many(7, with_offset=True), queue.get(with_offset=True)]
             assert queue.offset == 8
             queue.commit()
         with ps.SpillQueue(tmp_path / str(durable), memory=200, durable=durable) as queue:

@@ -1,4 +1,4 @@
-"""What users give a queue, checked: folders, waiting times and numbers. And what a disk says, in our words."""
+"""What users give a queue, checked: folders, waiting times, numbers. And what a disk says, in our words."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def whole_number(name: str, given: Any) -> int:
     """A number of an item, of a row or of a batch, or an error that names it.
 
     >>> from penstock.queues.arguments import whole_number
-    >>> whole_number("row", 2**64)
+    >>> whole_number("row", -1)
     Traceback (most recent call last):
     ...
-    penstock.errors.QueueError: row takes a whole number from 0 to 9223372036854775807; 18446744073709551616 was given.
+    penstock.errors.QueueError: row takes a whole number from 0 to 9223372036854775807; -1 was given.
     """
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 0 <= given <= LARGEST:
         raise QueueError(f"{name} takes a whole number from 0 to {LARGEST}; {given!r} was given.")
@@ -75,6 +75,20 @@ def producer_of_batch(given: Any) -> tuple[str, int]:
     ):
         raise QueueError(f"producer takes a name and a number, such as ('till 7', 3); {given!r} was given.")
     return given[0], whole_number("The number of a producer", given[1])
+
+
+def token_text(given: Any) -> str | None:
+    """A token that fits into a header, or an error that does not show it.
+
+    >>> from penstock.queues.arguments import token_text
+    >>> token_text("two" + chr(10) + "lines")
+    Traceback (most recent call last):
+    ...
+    penstock.errors.QueueError: token takes printable ASCII characters on one line; something else was given.
+    """
+    if given is None or (isinstance(given, str) and given.isascii() and given.isprintable()):
+        return given
+    raise QueueError("token takes printable ASCII characters on one line; something else was given.")
 
 
 def yes_or_no(name: str, given: Any) -> bool:
@@ -123,7 +137,7 @@ def unusable(folder: Path, error: OSError) -> QueueError:
     >>> from pathlib import Path
     >>> from penstock.queues.arguments import unusable
     >>> print(unusable(Path("spool"), PermissionError(13, "Permission denied", "spool/lock")))
-    A queue cannot be opened in 'spool': Permission denied (spool/lock). It needs a folder in which files can be ...
+    A queue cannot be opened in 'spool': Permission denied (spool/lock). It needs a folder ...
     """
     if error.errno in _FULL:
         return disk_error(folder, error, "The queue was not opened; free space and open it again.")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import QueueError
-from penstock.queues.arguments import seconds, whole_number
+from penstock.queues.arguments import seconds, token_text, whole_number
 from penstock.queues.items import listed
 from penstock.queues.lanes import Delivery
 
@@ -72,10 +72,7 @@ class QueueClient:
             raise QueueError(
                 f"location takes a text such as 'grpc://127.0.0.1:8815'; {location!r} was given."
             )
-        if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
-            raise QueueError(
-                "token takes a text of printable ASCII characters on one line; another was given."
-            )
+        token = token_text(token)
         self.location, self._token, self._patience = location, token, seconds("patience", patience)
         try:
             self._roots = None if roots is None else Path(roots).read_bytes()
@@ -127,13 +124,14 @@ class QueueClient:
         if isinstance(error, _STRANGERS):
             given = "the one that was given is not right" if self._token else "none was given"
             return QueueError(
-                f"The queue server at {self.location} wants a token, and {given}. Pass token=..., as it is in the "
-                "server's --token-file or PENSTOCK_QUEUE_TOKEN."
+                f"The queue server at {self.location} wants a token, and {given}. Pass token=..., as it is "
+                "in the server's --token-file or PENSTOCK_QUEUE_TOKEN."
             )
         if isinstance(error, _SILENCE):
             return QueueError(f"The server at {self.location} does not answer: {said}{told}")
+        said = said or type(error).__name__
         return QueueError(
-            f"The server at {self.location} does not answer as a queue server does ({said or type(error).__name__}). "
+            f"The server at {self.location} does not answer as a queue server does ({said}). "
             f"Is it `penstock queues serve`, and is TLS on at both ends or at neither?{told}"
         )
 
@@ -155,7 +153,7 @@ class QueueClient:
     def read(self, queue: str, first: int, after: int, *, with_offset: bool = False) -> Iterator[Any]:
         """The batches of a range of rows; they stay until they are confirmed.
 
-        `with_offset=True` gives pairs (offset, batch): the number of the batch's first row, which `commit` takes.
+        `with_offset=True` gives pairs (offset, batch): the number of the batch's first row, as for `commit`.
         """
         first, after = whole_number("first", first), whole_number("after", after)
         ticket = flight.Ticket(json.dumps({"queue": str(queue), "first": first, "after": after}).encode())
@@ -173,7 +171,8 @@ class QueueClient:
         """Confirm all rows before this one, for every consumer of the queue; they cannot be read again.
 
         A queue has one position. If several workers share it, each reads a range of its own, and rows may be
-        confirmed only up to the smallest offset that a worker still holds: what one confirms is gone for the others.
+        confirmed only up to the smallest offset that a worker still holds: what one of them confirms is gone
+        for the others too.
         """
         self._ask("commit", "committed", queue=queue, row=whole_number("row", row))
 
@@ -189,8 +188,8 @@ class QueueClient:
 
         `name` makes it the same producer after a restart; `patience` is how many seconds it tries to reach a
         server that does not answer. A batch that the server refuses is not kept: the error says how many were
-        taken, and the others can be put again. A batch that it did not answer for is kept and sent again, before
-        others, by the next `put`.
+        taken, and the others can be put again. A batch that it did not answer for is kept, and the next `put`
+        sends it again before its own.
         """
         made = QueueProducer(self, queue, schema, name or uuid.uuid4().hex, patience)
         self._producers.append(made)

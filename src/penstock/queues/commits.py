@@ -1,7 +1,7 @@
 """What consumers have confirmed: a small file of checked records, each synced before it counts.
 
-The file is made as a whole, with one record per queue, and appended to afterwards. So only the last record can be
-incomplete, after a crash; anything else that cannot be read is damage.
+The file is made as a whole, with one record per queue, and appended to afterwards. So only the last record
+can be incomplete, after a crash; anything else that cannot be read is damage.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How far a queue has come, in a small mapped file: it costs no call, and survives a killed process.
 
-After a crash it tells which items there were, so that what is lost can be named. Its numbers are not synced while
-the queue is open: after a loss of power they may be older than the truth, and then they say less, not something
-wrong. A closed queue leaves a checksum over them.
+After a crash it tells which items there were, so that what is lost can be named. Its numbers are not synced
+while the queue is open: after a loss of power they may be older than the truth, and then they say less, not
+something wrong. A closed queue leaves a checksum over them.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def _items(path: Path, schema: str | None) -> Items:
 
 def _damaged(path: Path, reason: str) -> QueueDamageError:
     return QueueDamageError(
-        f"'{path}' is damaged: {reason}. The items are in the other files; restore this one from a copy, or write "
-        "it anew, as docs/queues.md shows."
+        f"'{path}' is damaged: {reason}. The items are in the other files; restore this one from a copy, or "
+        "write it anew, as docs/queues.md shows."
     )
 
 

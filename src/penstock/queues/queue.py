@@ -40,8 +40,8 @@ class OneQueue:
         With `durable=True` they survive `kill -9` and loss of power once this has returned. `producer` is a
         name and a number that grows: what comes with a number that was there before is not taken twice.
 
-        On a full disk this raises `QueueDiskError`, whose `taken` says how many of the items are in the queue:
-        with `durable=True` none, otherwise as many as memory had room for. Put the others when there is space.
+        On a full disk this raises `QueueDiskError`, whose `taken` says how many of the items are in the
+        queue: with `durable=True` none, otherwise as many as had room. Put the others when there is space.
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
@@ -94,8 +94,8 @@ class OneQueue:
 
         With `durable=True` they do not come again after reopening; other delivered items do.
 
-        Without an offset this confirms what *every* thread was given, also what others are still working on: if
-        the process dies then, their items are lost. With several workers on one queue, take items by
+        Without an offset this confirms what *every* thread was given, also what others are still working on:
+        if the process dies then, their items are lost. With several workers on one queue, take items by
         `get(with_offset=True)`, and confirm only up to the smallest offset that a worker still holds.
 
         >>> import tempfile, penstock as ps
@@ -307,7 +307,7 @@ class SpillQueues(_Folder):
         return self[queue].peek()
 
     def commit(self, queue: int, offset: int | None = None) -> int:
-        """As `SpillQueue.commit`, for one of the queues; what it says of several workers holds for each of them."""
+        """As `SpillQueue.commit`, for one of the queues; also what it says of several workers."""
         return self[queue].commit(offset)
 
     def stats(self) -> QueueStats:

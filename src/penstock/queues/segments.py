@@ -91,7 +91,7 @@ class Segments:
             if self.synced >= upto:
                 return
             if self.failed is not None:
-                # The system may say that a second sync is fine though it has dropped what the first could not write.
+                # A second sync may succeed though the system has dropped what the first could not write.
                 raise self.failed
             reached, segment = self.appended, self.active
             if segment is not None:

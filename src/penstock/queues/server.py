@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import PenstockError, QueueError, QueueFullError
-from penstock.queues.arguments import existing_folder
+from penstock.queues.arguments import existing_folder, token_text
 from penstock.queues.queue import SpillQueue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -122,10 +122,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             raise QueueError(
                 f"port takes a whole number from 0 to 65535, 0 for any free one; {port!r} was given."
             )
-        if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable()):
-            raise QueueError(
-                "token takes a text of printable ASCII characters on one line; another was given."
-            )
+        token = token_text(token)
         if (certificate is None) != (key is None):
             raise QueueError("TLS takes a certificate and a key; only one of them was given.")
         self._options: dict[str, Any] = {"memory": memory, "policy": policy, "disk_limit": disk_limit}
@@ -148,8 +145,9 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         except (pa.ArrowException, flight.FlightError) as error:
             self._close_queues()
+            said = str(error).splitlines()[0]
             raise QueueError(
-                f"The server cannot listen on {host}, port {port}: {str(error).splitlines()[0]}. Is the port in use? "
+                f"The server cannot listen on {host}, port {port}: {said}. Is the port in use? "
                 "Port 0 is any free one. With TLS, the certificate and the key have to be PEM files."
             ) from error
         except BaseException:

@@ -50,7 +50,8 @@ class Recovery:
 
     `clean`: it had been closed. `torn` are the ends of files that a crash cut off, `damage` places that are
     bad though good ones follow, `lost` items that should be there and are not. `end_known` says whether the
-    queue knew how far it had come; without that, as after a loss of power, items missing at the end are not noticed.
+    queue knew how far it had come; without that, as after a loss of power, items missing at the end are not
+    noticed.
     """
 
     clean: bool

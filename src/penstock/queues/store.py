@@ -223,13 +223,13 @@ class Store:
         """What to raise where items could not be written."""
         if any(lane.segments.failed for lane in self.lanes):
             told = (
-                f"Whether {given:,} items are safe is not known: the disk failed to sync. Close the queue and "
-                "open it again; what is there then is safe."
+                f"Whether {given:,} items are safe is not known: the disk failed to sync. Close the queue "
+                "and open it again; what is there then is safe."
             )
         else:
             told = (
-                f"{taken:,} of {given:,} items were taken, and nothing that was taken is lost. Free space, or "
-                f"consume{' and commit' * self.durable}; then put the others."
+                f"{taken:,} of {given:,} items were taken, and nothing that was taken is lost. Free space, "
+                f"or consume{' and commit' * self.durable}; then put the others."
             )
         return disk_error(self.folder, error, told, taken)
 
@@ -572,7 +572,7 @@ class Store:
                     told = "The queue is closed; everything that was acknowledged is on disk."
                     raise disk_error(self.folder, error, told) from error
                 count = sum(lane.count for lane in self.lanes)
-                told = f"The queue stays open with its {count:,} items: free space and close it again, or get them."
+                told = f"The queue stays open with its {count:,} items: free space and close it, or get them."
                 raise disk_error(self.folder, error, told) from error
             except BaseException:
                 self._release(clean=False)

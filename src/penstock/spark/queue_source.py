@@ -171,7 +171,7 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def commit(self, end: dict[str, int]) -> None:
         """Rows before the end are in the checkpoint: the server may forget them.
 
-        They are gone for every reader of the queue. A second query on it fails when its own checkpoint is behind.
+        They are gone for every reader of the queue: a second query on it fails when its checkpoint is behind.
         """
         with self.options.connect() as client:
             client.commit(self.options.queue, int(end["row"]))
