@@ -250,7 +250,7 @@ def test_tokens(tmp_path: Path) -> None:
                     assert "secret" not in str(caught.value)
         with QueueClient(server.location, token="secret") as client:
             client.producer("q", BATCH.schema).put(BATCH)
-    for bad in (5, "two\nlines", "é"):
+    for bad in (5, "two\nlines", "é", ""):
         with pytest.raises(QueueError, match="token takes"):
             QueueClient("grpc://127.0.0.1:1", token=bad)
         with pytest.raises(QueueError, match="token takes"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError, QueueDiskError, QueueError
 from penstock.queues import QueueClient, QueueServer, verify
+from penstock.queues.disk import Disk
 from tests.queues.test_crash import path as python_path
 
 
@@ -137,6 +139,93 @@ def test_several_queues_close_on_a_full_disk(small_disk: Path) -> None:
         assert queues.get_many(0, 99) == [item(i) for i in range(1, 41)]
         for number in (1, 2):
             assert queues.get_many(number, 99) == [item(100 * number + i) for i in range(40)]
+
+
+@pytest.mark.parametrize("policy", ["buffered-head", "greedy", "greedy-chunk:block=2000"])
+@pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
+def test_random_work_on_a_disk_that_is_full_at_times(small_disk: Path, durable: bool, policy: str) -> None:
+    """Queues against lists: every call does what it says or says what it did."""
+    rng = random.Random(7)
+    options: dict[str, Any] = {"memory": "32 KiB", "durable": durable, "policy": policy}
+    queues = ps.SpillQueues(small_disk / "q", 3, **options)
+    models: list[list[bytes]] = [[], [], []]
+    refused = number = 0
+    for _ in range(400):
+        at = rng.randrange(3)
+        try:
+            match rng.choice(["put", "put", "get", "get_many", "full", "space", "close"]):
+                case "put":
+                    items = [item(number + i, rng.randrange(6, 900)) for i in range(rng.randrange(1, 30))]
+                    number += len(items)
+                    try:
+                        taken = queues.put_many(at, items)
+                    except QueueDiskError as error:
+                        models[at] += items[: error.taken]
+                        raise
+                    models[at] += items[:taken]
+                case "get" if models[at]:
+                    assert queues.get(at) == models[at][0]
+                    del models[at][0]
+                case "get_many":
+                    got = queues.get_many(at, rng.randrange(40))
+                    assert got == models[at][: len(got)]
+                    del models[at][: len(got)]
+                case "full":
+                    fill_up(small_disk)
+                case "space":
+                    (small_disk / "ballast").unlink(missing_ok=True)
+                case "close" if not durable:
+                    queues.close()
+                    queues = ps.SpillQueues(small_disk / "q", 3, **options)
+            if durable:
+                queues.commit(at)
+        except QueueDiskError:
+            refused += 1
+        if queues._store.closed:  # closed, and a full disk refused to open it again
+            (small_disk / "ballast").unlink(missing_ok=True)
+            queues = ps.SpillQueues(small_disk / "q", 3, **options)
+        queues.check()
+        assert [len(queues[i]) for i in range(3)] == [len(model) for model in models]
+    assert refused > 10
+    (small_disk / "ballast").unlink(missing_ok=True)
+    queues.close()
+    assert verify(small_disk / "q").whole
+    with ps.SpillQueues(small_disk / "q", 3, **options) as queues:
+        for at in range(3):
+            got = queues.get_many(at, 10**6)
+            assert got[len(got) - len(models[at]) :] == models[at]
+            assert durable or len(got) == len(models[at])
+
+
+def test_a_sync_that_fails_is_final(tmp_path: Path) -> None:
+    """What the disk has is not known then: nothing is acknowledged until the queue is opened again."""
+
+    class BadDisk(Disk):
+        bad = False
+
+        def sync(self, file: int, path: Path) -> None:
+            if self.bad:
+                raise OSError(errno.EIO, "Input/output error")
+            super().sync(file, path)
+
+    disk = BadDisk()
+    queue = ps.SpillQueue(tmp_path, durable=True, disk=disk)
+    queue.put(b"a")
+    disk.bad = True
+    with pytest.raises(QueueDiskError, match=r"cannot be written .*Whether 1 items are safe is not known"):
+        queue.put_many([b"b"], producer=("p", 1))
+    disk.bad = False
+    for call in (
+        lambda: queue.put_many([b"b"], producer=("p", 1)),  # not acknowledged by mistake
+        lambda: queue.put(b"c"),
+        queue.commit,
+    ):
+        with pytest.raises(QueueDiskError, match="cannot be written"):
+            call()
+    queue.close()
+    with ps.SpillQueue(tmp_path, durable=True) as queue:
+        assert queue.get_many(9) in ([b"a"], [b"a", b"b"])
+        assert queue.put(b"c")
 
 
 def test_a_durable_queue_is_consumed_on_a_full_disk(small_disk: Path) -> None:

@@ -86,9 +86,12 @@ def token_text(given: Any) -> str | None:
     ...
     penstock.errors.QueueError: token takes printable ASCII characters on one line; something else was given.
     """
-    if given is None or (isinstance(given, str) and given.isascii() and given.isprintable()):
+    if given is None:
+        return None
+    if isinstance(given, str) and given and given.isascii() and given.isprintable():
         return given
-    raise QueueError("token takes printable ASCII characters on one line; something else was given.")
+    what = "an empty text" if given == "" else "something else"  # which would let everybody in
+    raise QueueError(f"token takes printable ASCII characters on one line; {what} was given.")
 
 
 def yes_or_no(name: str, given: Any) -> bool:
