@@ -110,7 +110,33 @@ class QueueEmptyError(QueueError, queue.Empty):
 
 
 class QueueFullError(QueueError, queue.Full):
-    """The disk limit of a queue is reached."""
+    """The disk limit of a queue is reached; `taken` says how many of the given items are in the queue.
+
+    >>> from penstock.errors import QueueFullError
+    >>> QueueFullError("full", taken=3).taken
+    3
+    """
+
+    def __init__(self, message: str, taken: int = 0) -> None:
+        super().__init__(message)
+        self.taken = taken
+
+
+class QueueDiskError(QueueError, OSError):
+    """The disk refused a queue's write: it is full, or it fails.
+
+    `taken` says how many of the given items are in the queue. Nothing that was taken is lost by it.
+
+    >>> import errno
+    >>> from penstock.errors import QueueDiskError
+    >>> error = QueueDiskError("full", errno.ENOSPC, taken=3)
+    >>> error.taken, error.errno == errno.ENOSPC, isinstance(error, OSError)
+    (3, True, True)
+    """
+
+    def __init__(self, message: str, number: int | None = None, taken: int = 0) -> None:
+        super().__init__(message)
+        self.errno, self.taken = number, taken
 
 
 class QueueLockedError(QueueError):

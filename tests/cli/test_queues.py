@@ -70,6 +70,26 @@ def test_verify_and_inspect(tmp_path: Path) -> None:
     assert "holds no queue" in invoke("verify", str(tmp_path / "nothing"), code=2)
 
 
+def test_verify_tells_of_damaged_confirmations(tmp_path: Path) -> None:
+    with ps.SpillQueue(tmp_path, durable=True) as queue:
+        queue.put_many([b"a", b"b", b"c"])
+        queue.get_many(2)
+        queue.commit()
+    raw = (tmp_path / "commits").read_bytes()
+    for place in range(len(raw)):
+        (tmp_path / "commits").write_bytes(raw[:place] + bytes([raw[place] ^ 4]) + raw[place + 1 :])
+        said = invoke("verify", str(tmp_path), code=1)
+        assert "damage: commits at offset" in said
+        assert "whole" not in said
+    found = json.loads(CliRunner().invoke(app, ["queues", "inspect", str(tmp_path), "--json", "-"]).stdout)
+    assert not found["whole"]
+    assert "damage: commits" in found["flaws"][0]
+    (tmp_path / "commits").unlink()
+    assert "damage: commits at offset 0" in invoke("verify", str(tmp_path), code=1)
+    (tmp_path / "commits").write_bytes(raw)
+    assert "whole: 1 items" in invoke("verify", str(tmp_path))
+
+
 def test_serve_refuses_strangers(tmp_path: Path) -> None:
     for option, value in (("--memory", "much"), ("--disk-limit", "1 KiB"), ("--policy", "haf")):
         said = invoke("serve", str(tmp_path / "none"), "--port", "0", option, value, code=2)

@@ -84,3 +84,35 @@ def test_bad_options_are_refused(spark: Any) -> None:
     ):
         with pytest.raises(Exception, match=word):
             spark.read.format("penstock_queue").options(**options).load()
+
+
+def test_a_wrong_token_is_told_of(spark: Any, tmp_path: Path) -> None:
+    register_queue_source(spark)
+    with QueueServer(tmp_path, token="secret") as server:
+        with QueueClient(server.location, token="secret") as client:
+            client.producer("q", SCHEMA).put(batch(0, 3))
+        where = {"location": server.location, "queue": "q"}
+        assert spark.read.format("penstock_queue").options(**where, token="secret").load().count() == 3
+        for token in ({}, {"token": "wrong"}):
+            with pytest.raises(Exception, match="wants a token") as caught:
+                spark.read.format("penstock_queue").options(**where, **token).load()
+            assert "QueueError" in str(caught.value)
+
+
+def test_a_second_query_is_told_that_its_rows_are_gone(spark: Any, tmp_path: Path) -> None:
+    """A queue has one consumer: what one query confirms is gone for the other, which fails and says so."""
+    register_queue_source(spark)
+    for name in ("a/out", "b/out"):
+        (tmp_path / name).mkdir(parents=True)
+    with QueueServer(tmp_path / "server") as server, QueueClient(server.location) as client:
+        producer = client.producer("q", SCHEMA)
+        producer.put(batch(0, 10))
+        assert run(spark, server, tmp_path / "a" / "out", 5) == [5, 5]
+        client.commit("q", 8)  # another consumer, ahead of the query's checkpoint at the next row
+        producer.put(batch(10, 10))
+        assert run(spark, server, tmp_path / "a" / "out", None) == [10]
+        client.commit("q", 20)
+        producer.put(batch(20, 10))
+        client.commit("q", 25)
+        with pytest.raises(Exception, match="A queue has one consumer"):
+            run(spark, server, tmp_path / "a" / "out", None)

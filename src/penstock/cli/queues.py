@@ -121,12 +121,14 @@ def _show_comparison(found: Any, out: Any) -> None:
 @queues.command(epilog="Example: penstock queues verify spool/clicks")
 @errors_in_one_line
 def verify(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
-    """Check every chunk of a queue; exit code 1 if anything is torn, damaged or missing."""
+    """Check every file of a queue; exit code 1 if anything is torn, damaged or missing."""
     sink = JsonOut(json)
     from penstock.queues.inspection import verify as look
 
     report = look(folder)
     sink.write(_plain(report))
+    for shared in report.flaws:
+        sink.screen.print(str(shared), markup=False, soft_wrap=True)
     for each in report.queues:
         for flaw in (*each.flaws, *each.missing):
             sink.screen.print(f"queue {each.queue}: {flaw}", markup=False, soft_wrap=True)
@@ -154,6 +156,7 @@ def inspect(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
         f"{each.bytes:,} bytes in {each.files:,} files, {each.chunks:,} chunks, {len(each.flaws)} flaws"
         for each in report.queues
     ]
+    lines += [str(flaw) for flaw in report.flaws]
     sink.screen.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
@@ -161,6 +164,7 @@ def _plain(report: FolderReport) -> dict[str, Any]:
     """What was found, as plain data; flaws and gaps in words."""
     found: dict[str, Any] = {"folder": str(report.folder), "whole": report.whole}
     found |= {name: getattr(report, name) for name in ("durable", "arrow", "clean")}
+    found["flaws"] = [str(flaw) for flaw in report.flaws]
     numbers = ("queue", "items", "first", "after", "delivered", "files", "bytes", "chunks")
     found["queues"] = [
         {name: getattr(each, name) for name in numbers}

@@ -16,6 +16,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import QueueError
+from penstock.queues.arguments import seconds, token_text, whole_number
+from penstock.queues.items import listed
+from penstock.queues.lanes import Delivery
 
 # A server that is restarted is found again within a second; by default gRPC waits up to two minutes.
 _RECONNECT = [
@@ -24,7 +27,11 @@ _RECONNECT = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-_REFUSALS = (flight.FlightServerError, flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)
+_SILENCE = (flight.FlightUnavailableError, flight.FlightTimedOutError)
+_STRANGERS = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)
+_REFUSALS = (flight.FlightServerError, *_STRANGERS, pa.ArrowNotImplementedError)
+# Besides errors of Arrow: answers of a server of another kind, which cannot be read.
+_ANY = (flight.FlightError, pa.ArrowException, OSError, ValueError, LookupError, TypeError)
 
 
 class QueueClient:
@@ -61,8 +68,18 @@ class QueueClient:
         roots: str | Path | None = None,
         patience: float = 10.0,
     ) -> None:
-        self.location, self._token, self._patience = location, token, patience
-        self._roots = None if roots is None else Path(roots).read_bytes()
+        if not isinstance(location, str):
+            raise QueueError(
+                f"location takes a text such as 'grpc://127.0.0.1:8815'; {location!r} was given."
+            )
+        token = token_text(token)
+        self.location, self._token, self._patience = location, token, seconds("patience", patience)
+        try:
+            self._roots = None if roots is None else Path(roots).read_bytes()
+        except (OSError, TypeError) as error:
+            raise QueueError(
+                f"roots takes a file of certificates (PEM); {roots!r} cannot be read."
+            ) from error
         self._producers: list[QueueProducer] = []
         self._connect()
 
@@ -70,7 +87,7 @@ class QueueClient:
         options = {} if self._roots is None else {"tls_root_certs": self._roots}
         try:
             self._client = flight.connect(self.location, generic_options=_RECONNECT, **options)
-        except (pa.ArrowInvalid, flight.FlightError) as error:
+        except (pa.ArrowException, flight.FlightError, ValueError, OSError) as error:
             raise QueueError(
                 f"{self.location!r} is no address of a queue server ({error}); "
                 "write it like 'grpc://127.0.0.1:8815' or 'grpc+tls://host:8815'."
@@ -81,17 +98,42 @@ class QueueClient:
         headers = [(b"authorization", f"Bearer {self._token}".encode())] if self._token else []
         return flight.FlightCallOptions(headers=headers)
 
-    def _ask(self, kind: str, **about: Any) -> Any:
+    def _ask(self, kind: str, *keys: str, **about: Any) -> Any:
+        """Ask the server, and return its answer, which is an object with these keys at least."""
+        if not isinstance(about.get("queue", ""), str):
+            raise QueueError(f"A queue has a text as its name; {about['queue']!r} was given.")
         action = flight.Action(kind, json.dumps(about).encode())
         waits = _Waits(self.location, self._patience)
         while True:
             try:
                 results = list(self._client.do_action(action, self._call))
-                return json.loads(results[0].body.to_pybytes())
-            except flight.FlightServerError as error:
-                raise QueueError(_first_line(error)) from error
-            except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
+                found = json.loads(results[0].body.to_pybytes())
+                if not isinstance(found, list if kind == "queues" else dict) or not set(keys) <= set(found):
+                    raise ValueError(f"an answer of another kind to {kind!r}")
+                return found
+            except _SILENCE as error:
                 waits.pause(error)
+            except _ANY as error:
+                raise self._error(error) from error
+
+    def _error(self, error: Exception, told: str = "") -> QueueError:
+        """What the server said, or that it is none of ours, as an error of ours."""
+        said = _first_line(error)
+        if isinstance(error, flight.FlightServerError):
+            return QueueError(f"{said}{told}")
+        if isinstance(error, _STRANGERS):
+            given = "the one that was given is not right" if self._token else "none was given"
+            return QueueError(
+                f"The queue server at {self.location} wants a token, and {given}. Pass token=..., as it is "
+                "in the server's --token-file or PENSTOCK_QUEUE_TOKEN."
+            )
+        if isinstance(error, _SILENCE):
+            return QueueError(f"The server at {self.location} does not answer: {said}{told}")
+        said = said or type(error).__name__
+        return QueueError(
+            f"The server at {self.location} does not answer as a queue server does ({said}). "
+            f"Is it `penstock queues serve`, and is TLS on at both ends or at neither?{told}"
+        )
 
     def queues(self) -> list[str]:
         """The names of the server's queues."""
@@ -100,30 +142,43 @@ class QueueClient:
 
     def schema(self, queue: str) -> Any:
         """The schema of a queue."""
-        raw = base64.b64decode(self._ask("schema", queue=queue)["schema"])
+        raw = base64.b64decode(self._ask("schema", "schema", queue=queue)["schema"])
         return pa.ipc.read_schema(pa.py_buffer(raw))
 
     def offsets(self, queue: str) -> tuple[int, int]:
         """The first row that is not confirmed, and the row after the last."""
-        found = self._ask("offsets", queue=queue)
+        found = self._ask("offsets", "committed", "end", queue=queue)
         return found["committed"], found["end"]
 
-    def read(self, queue: str, first: int, after: int) -> Iterator[Any]:
-        """The batches of a range of rows; they stay until they are confirmed."""
-        ticket = flight.Ticket(json.dumps({"queue": queue, "first": first, "after": after}).encode())
+    def read(self, queue: str, first: int, after: int, *, with_offset: bool = False) -> Iterator[Any]:
+        """The batches of a range of rows; they stay until they are confirmed.
+
+        `with_offset=True` gives pairs (offset, batch): the number of the batch's first row, as for `commit`.
+        """
+        first, after = whole_number("first", first), whole_number("after", after)
+        ticket = flight.Ticket(json.dumps({"queue": str(queue), "first": first, "after": after}).encode())
+        row = first
         try:
             for piece in self._client.do_get(ticket, self._call):
-                yield piece.data
-        except flight.FlightServerError as error:
-            raise QueueError(_first_line(error)) from error
+                yield Delivery(row, piece.data) if with_offset else piece.data
+                row += piece.data.num_rows
+        except _ANY as error:
+            if isinstance(error, QueueError):
+                raise
+            raise self._error(error) from error
 
     def commit(self, queue: str, row: int) -> None:
-        """Confirm all rows before this one; they are gone."""
-        self._ask("commit", queue=queue, row=row)
+        """Confirm all rows before this one, for every consumer of the queue; they cannot be read again.
+
+        A queue has one position. If several workers share it, each reads a range of its own, and rows may be
+        confirmed only up to the smallest offset that a worker still holds: what one of them confirms is gone
+        for the others too.
+        """
+        self._ask("commit", "committed", queue=queue, row=whole_number("row", row))
 
     def stats(self, queue: str) -> dict[str, Any]:
         """The counts of a queue."""
-        found: dict[str, Any] = self._ask("stats", queue=queue)
+        found: dict[str, Any] = self._ask("stats", "items", queue=queue)
         return found
 
     def producer(
@@ -132,7 +187,9 @@ class QueueClient:
         """A producer for a queue, which is made if it is new.
 
         `name` makes it the same producer after a restart; `patience` is how many seconds it tries to reach a
-        server that does not answer.
+        server that does not answer. A batch that the server refuses is not kept: the error says how many were
+        taken, and the others can be put again. A batch that it did not answer for is kept, and the next `put`
+        sends it again before its own.
         """
         made = QueueProducer(self, queue, schema, name or uuid.uuid4().hex, patience)
         self._producers.append(made)
@@ -158,13 +215,23 @@ class QueueProducer:
     """Sends batches to one queue, each with a number; what was not acknowledged is sent again under it."""
 
     def __init__(self, client: QueueClient, queue: str, schema: Any, name: str, patience: float) -> None:
+        if not isinstance(schema, pa.Schema):
+            raise QueueError(f"schema takes a pyarrow.Schema; {type(schema).__name__} was given.")
+        if not isinstance(name, str):
+            raise QueueError(f"A producer has a text as its name; {name!r} was given.")
         self._client, self._queue, self._schema, self.name = client, queue, schema, name
-        self._patience = patience
+        self._patience = seconds("patience", patience)
         self._writer: Any = None
         self._reader: Any = None
         self._waiting: list[tuple[int, Any]] = []
-        known = queue in client.queues()
-        self.number = client._ask("last", queue=queue, producer=name)["number"] if known else -1
+        self.number = self._last()
+
+    def _last(self) -> int:
+        """The last number that the server has of this producer, -1 if none."""
+        if self._queue not in self._client.queues():
+            return -1
+        found: int = self._client._ask("last", "number", queue=self._queue, producer=self.name)["number"]
+        return found
 
     def put(self, batch: Any) -> int:
         """Send a batch, and return its number when the server has it for good; waits at the disk limit."""
@@ -172,9 +239,16 @@ class QueueProducer:
 
     def put_many(self, batches: list[Any]) -> int:
         """Send batches without waiting for each; returns the last number when all are safe."""
-        for batch in batches:
+        given = listed(batches, "record batches")
+        for batch in given:
+            if not isinstance(batch, pa.RecordBatch):
+                raise QueueError(
+                    f"A producer sends Arrow record batches; {type(batch).__name__} was given. "
+                    "A table has to_batches()."
+                )
             if not batch.schema.equals(self._schema):
                 raise QueueError(f"The producer has the schema {self._schema}; {batch.schema} was given.")
+        for batch in given:
             self.number += 1
             self._waiting.append((self.number, batch))
         waits = _Waits(self._client.location, self._patience)
@@ -184,13 +258,23 @@ class QueueProducer:
                 self._send()
             except _REFUSALS as error:
                 self._drop()
-                raise QueueError(_first_line(error)) from error
+                raise self._refused(error, len(given)) from error
             except (flight.FlightError, pa.ArrowException, OSError) as error:
                 self._drop()
                 if len(self._waiting) < before:
                     waits = _Waits(self._client.location, self._patience)
                 waits.pause(error)
         return self.number
+
+    def _refused(self, error: Exception, given: int) -> QueueError:
+        """The server took no more: what it has is known, and the rest is the caller's again."""
+        after = self.number
+        with contextlib.suppress(QueueError):
+            self.number = self._last()
+            self._waiting.clear()
+            taken = max(0, given - (after - self.number))
+            return self._client._error(error, f" {taken:,} of {given:,} batches were taken.")
+        return self._client._error(error)
 
     def _send(self) -> None:
         if self._writer is None:
@@ -247,6 +331,8 @@ class _Waits:
         """Wait for a while before the next attempt, or tell of the last one."""
         if time.monotonic() > self.end:
             told = f"The server at {self.location} has not answered for {self.patience:g} s"
+            if isinstance(error, pa.ArrowException) and not isinstance(error, flight.FlightError):
+                told = f"{told}, or not as a queue server does"
             raise QueueError(f"{told}: {_first_line(error)}") from error
         time.sleep(self.next)
         self.next = min(1.0, 2 * self.next)

@@ -66,6 +66,9 @@ class Disk:
         try:
             self.append(file, beside, [content])
             self.sync(file, beside)
+        except OSError:
+            beside.unlink(missing_ok=True)  # a full disk needs the space
+            raise
         finally:
             self.close(file)
         self.rename(beside, path)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.queues.commits import read_commits
-from penstock.queues.marks import GOT, PUT, read_marks
-from penstock.queues.opening import describe
-from penstock.queues.scan import Flaw, Gap, files_of, gaps, scan
+from penstock.errors import QueueError
+from penstock.queues.marks import GOT
+from penstock.queues.metadata import describe
+from penstock.queues.opening import examine
+from penstock.queues.scan import Flaw, Gap
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,19 @@ class QueueReport:
 
 @dataclass(frozen=True)
 class FolderReport:
-    """A folder of queues."""
+    """A folder of queues; `flaws` are those of the files that its queues share."""
 
     folder: Path
     durable: bool
     arrow: bool
     clean: bool
     queues: list[QueueReport]
+    flaws: list[Flaw]
 
     @property
     def whole(self) -> bool:
         """Whether nothing is torn, damaged or missing."""
-        return not any(each.flaws or each.missing for each in self.queues)
+        return not self.flaws and not any(each.flaws or each.missing for each in self.queues)
 
 
 def verify(folder: str | Path) -> FolderReport:
@@ -62,32 +64,26 @@ def verify(folder: str | Path) -> FolderReport:
     """
     path = Path(folder)
     about: dict[str, Any] = describe(path)
-    count, durable = int(about["queues"]), bool(about["durable"])
-    marks, clean = read_marks(path / "marks", count)
-    commits = read_commits(path / "commits", count)
-    files = files_of(path)
-    reports = []
-    for lane in range(count):
-        mine = files.get(lane, [])
-        found = scan(mine, lane)
-        end = max((chunk.first + chunk.count for chunk in found.chunks), default=0)
-        put, got = (marks[lane][PUT], marks[lane][GOT]) if marks else (0, 0)
-        lowest = found.chunks[0].first if found.chunks else 0
-        first = commits[lane] if durable else (got if marks else lowest)
-        after = max(end, put, first)
-        # Without `durable`, only a closed queue has everything on disk.
-        missing = gaps([c for c in found.chunks if c.first + c.count > first], first, after)
-        reports.append(
-            QueueReport(
-                queue=lane,
-                files=len(mine),
-                bytes=sum(found.sizes.values()),
-                chunks=len(found.chunks),
-                first=first,
-                after=after,
-                delivered=got,
-                flaws=found.flaws,
-                missing=missing,
-            )
+    try:
+        state = examine(path, about["queues"], about["durable"])
+    except OSError as error:
+        raise QueueError(f"'{error.filename}' cannot be read: {error.strerror}.") from error
+    reports = [
+        QueueReport(
+            queue=lane,
+            files=len(each.files),
+            bytes=sum(path.stat().st_size for _, path in each.files if path.exists()),
+            chunks=len(each.found.chunks),
+            first=each.start,
+            after=each.after,
+            delivered=state.marks.get(lane, GOT) if state.marks.known else 0,
+            flaws=each.found.flaws,
+            missing=each.missing,
         )
-    return FolderReport(path, durable, about["schema"] is not None, clean, reports)
+        for lane, each in enumerate(state.queues)
+    ]
+    flaws = list(state.flaws)
+    if not state.end_known:
+        why = "missing or empty, so that items missing at the end would not be noticed"
+        flaws.append(Flaw("marks", 0, 0, True, why))
+    return FolderReport(path, state.durable, about["schema"] is not None, state.marks.clean, reports, flaws)

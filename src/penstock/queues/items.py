@@ -12,6 +12,30 @@ from penstock.errors import QueueError
 _ROWS = struct.Struct("<q")
 
 
+def listed(items: Any, kind: str) -> list[Any]:
+    """The items that `put_many` was given, or an error that says what it takes.
+
+    >>> from penstock.queues.items import listed
+    >>> listed(5, "bytes")
+    Traceback (most recent call last):
+    ...
+    penstock.errors.QueueError: put_many takes several items, such as a list of bytes; 5 was given.
+    """
+    name = type(items).__name__
+    if isinstance(items, bytes | bytearray | memoryview | str) or name in ("RecordBatch", "Table"):
+        advice = "A table has to_batches()." if name == "Table" else "put(item) takes one."
+        raise QueueError(
+            f"put_many takes several items, such as a list of {kind}; one {name} was given. {advice}"
+        )
+    try:
+        each = iter(items)
+    except TypeError as error:
+        raise QueueError(
+            f"put_many takes several items, such as a list of {kind}; {items!r} was given."
+        ) from error
+    return list(each)
+
+
 class BytesItems:
     """Items that are bytes already; each counts as one row.
 
@@ -25,17 +49,17 @@ class BytesItems:
 
     def encode(self, items: Iterable[Any]) -> list[bytes]:
         """The items, checked."""
-        listed = list(items)
-        kinds = set(map(type, listed))
+        given = listed(items, "bytes")
+        kinds = set(map(type, given))
         if kinds <= {bytes}:
-            return listed
+            return given
         strange = [kind for kind in kinds if not issubclass(kind, bytes | bytearray | memoryview)]
         if strange:
             raise QueueError(
                 f"This queue takes bytes; {strange[0].__name__} was given. "
                 "Encode it first, or open the queue with schema=... for Arrow record batches."
             )
-        return [bytes(item) for item in listed]
+        return [bytes(item) for item in given]
 
     def decode(self, item: bytes) -> Any:
         """The item."""
@@ -76,7 +100,7 @@ class ArrowItems:
         import pyarrow as pa
 
         found = []
-        for item in items:
+        for item in listed(items, "record batches"):
             if not isinstance(item, pa.RecordBatch):
                 raise QueueError(
                     f"This queue takes Arrow record batches; {type(item).__name__} was given. "

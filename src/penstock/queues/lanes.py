@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.queues.chunks import Chunk, decode, lengths_of
 from penstock.queues.segments import Segments
+
+
+class Delivery(NamedTuple):
+    """An item and its number in the queue, counted from 0 over the queue's whole life."""
+
+    offset: int
+    item: Any
 
 
 class Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -35,8 +36,9 @@ class Lock:
                 f"The queue in '{folder}' is open in process {holder}; close it there first. "
                 "A queue has one process at a time; `penstock queues serve` shares one."
             ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+        with contextlib.suppress(OSError):  # only who holds it is written, and a full disk may refuse that
+            os.pwrite(self._file, str(os.getpid()).encode().ljust(32), 0)
+            os.ftruncate(self._file, 32)
 
     def release(self) -> None:
         """Let others open the queue."""

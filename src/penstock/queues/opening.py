@@ -1,129 +1,165 @@
-"""Opening a folder of queues: what it remembers, what its files hold, and what a crash has left."""
+"""Opening a folder of queues: what its files hold, what a crash has left, and what is damaged."""
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from penstock.errors import QueueDamageError, QueueError
-from penstock.queues.commits import Commits
+from penstock.errors import QueueDamageError
+from penstock.queues.chunks import Chunk
+from penstock.queues.commits import Confirmed, read_commits
 from penstock.queues.disk import Disk
-from penstock.queues.items import Items, items_of
 from penstock.queues.lanes import Lane, Run
-from penstock.queues.marks import GOT, PUT, PUT_ROWS, Marks
+from penstock.queues.marks import COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS, Marks
 from penstock.queues.scan import HEAD, Flaw, Found, Gap, files_of, gaps, scan
 from penstock.queues.stats import Recovery
 
-META = "queue.json"
-VERSION = 1
+
+@dataclass
+class QueueFiles:
+    """The files of one queue, and its items: from `start` up to but without `after`."""
+
+    files: list[tuple[int, Path]]
+    found: Found
+    chunks: list[Chunk]
+    start: int
+    after: int
+    missing: list[Gap]
+
+    @property
+    def end_row(self) -> int:
+        """The row after the last one that a chunk holds."""
+        return max((chunk.row + chunk.rows for chunk in self.found.chunks), default=0)
 
 
-def describe(folder: Path) -> dict[str, Any]:
-    """What a folder of queues remembers of itself, or an error if it is none.
+@dataclass
+class Examination:
+    """All files of a folder of queues as they are; `flaws` are those of no single queue."""
+
+    durable: bool
+    marks: Marks
+    confirmed: Confirmed
+    queues: list[QueueFiles]
+    flaws: list[Flaw]
+
+    @property
+    def clean(self) -> bool:
+        """Whether the queues had been closed, or never held anything."""
+        return self.marks.clean or (not self.marks.known and not any(each.files for each in self.queues))
+
+    @property
+    def end_known(self) -> bool:
+        """Whether it is known how far the queues had come, so that a missing end would be noticed."""
+        return self.marks.known or not (self.confirmed.exists or any(each.files for each in self.queues))
+
+
+def examine(folder: Path, queues: int, durable: bool) -> Examination:
+    """Read and check all files of a folder of queues; nothing is changed.
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from penstock.queues.opening import describe
-    >>> describe(Path(tempfile.mkdtemp()))
-    Traceback (most recent call last):
-    ...
-    penstock.errors.QueueError: '...' holds no queue: there is no queue.json in it.
+    >>> from penstock.queues.opening import examine
+    >>> found = examine(Path(tempfile.mkdtemp()), 1, durable=True)
+    >>> found.clean, found.flaws, found.queues[0].after
+    (True, [], 0)
     """
-    path = folder / META
-    if not path.is_file():
-        raise QueueError(f"'{folder}' holds no queue: there is no {META} in it.")
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        if found["version"] != VERSION:
-            raise QueueError(f"'{path}' is of version {found['version']}; this Penstock reads {VERSION}.")
-        int(found["queues"]), bool(found["durable"])
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise QueueDamageError(f"'{path}' is damaged: {error}.") from error
-    return found
-
-
-def settle(folder: Path, queues: int, durable: bool, schema: Any, disk: Disk) -> Items:
-    """Make a folder one of queues, or see that it is one of these; how its items become bytes."""
-    if (folder / META).exists():
-        found = describe(folder)
-        if found["queues"] != queues or found["durable"] != durable:
-            raise QueueError(
-                f"'{folder}' was made with queues={found['queues']}, durable={found['durable']}; "
-                f"queues={queues}, durable={durable} were given."
-            )
-        items = items_of(None, found["schema"])
-        if schema is not None and (items.schema is None or not items_of(schema).schema.equals(items.schema)):
-            raise QueueError(
-                f"The queue in '{folder}' has another schema than the one given: {items.schema}."
-            )
-        return items
-    if any(folder.glob("*.seg")):
-        raise QueueDamageError(f"'{folder}' has segment files but no {META}; it cannot be opened.")
-    items = items_of(schema)
-    content = {"version": VERSION, "queues": queues, "durable": durable, "schema": items.describe()}
-    disk.replace(folder / META, json.dumps(content).encode())
-    return items
-
-
-def recover(
-    folder: Path,
-    lanes: list[Lane],
-    marks: Marks,
-    commits: Commits | None,
-    disk: Disk,
-    salvage: bool,
-) -> Recovery:
-    """Fill the lanes with what the files hold. Raises on damage, unless told to save what can be saved."""
+    # In this order: a queue at work confirms first and marks it then.
+    marks = Marks(folder / "marks", queues)
+    confirmed = read_commits(folder / "commits", queues) if durable else Confirmed.none(queues)
     files = files_of(folder)
-    torn: list[Flaw] = []
-    damage: list[Flaw] = []
-    lost: list[Gap] = []
-    plans = []
-    for lane in lanes:
-        mine = files.get(lane.number, [])
-        found = scan(mine, lane.number)
-        if commits is not None:
+    flaws = [marks.flaw] if marks.flaw else []
+    flaws += confirmed.flaws
+    flaws += [
+        Flaw(path.name, 0, path.stat().st_size, False, f"there are only the queues 0 to {queues - 1}")
+        for lane, mine in files.items()
+        if lane >= queues
+        for _, path in mine
+    ]
+    states = []
+    for lane in range(queues):
+        mine = files.get(lane, [])
+        found = scan(mine, lane)
+        if durable:
             _cut_unfinished(found, {number: path.name for number, path in mine})
-        torn += [flaw for flaw in found.flaws if flaw.torn]
-        damage += [flaw for flaw in found.flaws if not flaw.torn]
-        start, after = _bounds(lane, found.chunks, marks, commits)
+        start, after = _bounds(lane, found.chunks, marks, confirmed.items[lane] if durable else None)
         chunks = [chunk for chunk in found.chunks if chunk.first + chunk.count > start]
-        missing = gaps(chunks, start, after)
-        lost += missing
-        plans.append((lane, mine, found, chunks, start, after))
-    kept = commits is not None or marks.clean
+        states.append(QueueFiles(mine, found, chunks, start, after, gaps(chunks, start, after)))
+    state = Examination(durable, marks, confirmed, states, flaws)
+    if not any(not flaw.torn for flaw in flaws):
+        flaws += _contradictions(state)
+    return state
+
+
+def _bounds(lane: int, chunks: list[Chunk], marks: Marks, committed: int | None) -> tuple[int, int]:
+    """The first item that is wanted, and the one after the last."""
+    end = max((chunk.first + chunk.count for chunk in chunks), default=0)
+    put = marks.get(lane, PUT) if marks.known else 0
+    if committed is not None:
+        start = committed
+    else:
+        start = marks.get(lane, GOT) if marks.known else chunks[0].first if chunks else 0
+    return start, max(end, put, start)
+
+
+def _contradictions(state: Examination) -> list[Flaw]:
+    """Files that are whole, each for itself, and yet cannot belong together."""
+    marks, confirmed = state.marks, state.confirmed
+    segments = any(each.files for each in state.queues)
+    if not state.durable:
+        lost = segments and not marks.known
+        why = "the file is missing or empty, and with it which items were delivered"
+        return [Flaw("marks", 0, 0, False, why)] if lost else []
+    used = marks.known and any(marks.get(lane, PUT) for lane in range(marks.queues))
+    if not confirmed.exists and (segments or used):
+        return [Flaw("commits", 0, 0, False, "the file is missing, and with it what was confirmed")]
+    flaws = []
+    for lane, each in enumerate(state.queues):
+        if not marks.known:
+            break
+        item, row = confirmed.items[lane], confirmed.rows[lane]
+        marked = (marks.get(lane, COMMITTED), marks.get(lane, COMMITTED_ROW)) if marks.has_commits else (0, 0)
+        if (
+            item < marked[0]
+            or row < marked[1]
+            or (marks.clean and marks.has_commits and (item, row) != marked)
+        ):
+            why = f"items before {item:,} of queue {lane} are confirmed, items before {marked[0]:,} were"
+            flaws.append(Flaw("commits", confirmed.size, 0, False, why))
+        end = max((chunk.first + chunk.count for chunk in each.found.chunks), default=0)
+        last = max(each.end_row, row)
+        if marks.get(lane, PUT) <= max(end, item) and marks.get(lane, PUT_ROWS) > last:
+            why = f"{marks.get(lane, PUT_ROWS):,} rows are said to have come to queue {lane}, {last:,} have"
+            flaws.append(Flaw("marks", 0, marks.size, False, why))
+    return flaws
+
+
+def recover(folder: Path, lanes: list[Lane], state: Examination, disk: Disk, salvage: bool) -> Recovery:
+    """Fill the lanes with what the files hold. Raises on damage, unless told to save what can be saved."""
+    flaws = [*state.flaws, *(flaw for each in state.queues for flaw in each.found.flaws)]
+    torn = [flaw for flaw in flaws if flaw.torn]
+    damage = [flaw for flaw in flaws if not flaw.torn]
+    lost = [gap for each in state.queues for gap in each.missing]
+    kept = state.durable or state.marks.clean
     if (damage or (lost and kept)) and not salvage:
         told = "; ".join(str(each) for each in (*damage, *lost))
         raise QueueDamageError(
             f"The queue in '{folder}' is damaged: {told}. Nothing was changed. "
             "`penstock queues verify` lists it; salvage=True opens what is left and tells what is lost."
         )
-    for lane, mine, found, chunks, start, after in plans:
-        for flaw in found.flaws:
+    for lane, each in zip(lanes, state.queues, strict=True):
+        for flaw in each.found.flaws:
             if flaw.torn:
-                _cut_off(folder / flaw.file, flaw, disk, found.sizes)
-        for number, path in mine:
-            if number in found.sizes:
-                lane.segments.adopt(number, path, found.sizes[number])
-        _fill(lane, chunks, start, after, commits is not None)
-    clean = marks.clean or (not marks.known and not files)
-    return Recovery(clean, sum(lane.count for lane in lanes), torn, damage, lost)
-
-
-def _bounds(lane: Lane, chunks: list[Any], marks: Marks, commits: Commits | None) -> tuple[int, int]:
-    """The first item that is wanted, and the one after the last."""
-    end = max((chunk.first + chunk.count for chunk in chunks), default=0)
-    put = marks.get(lane.number, PUT) if marks.known else 0
-    if commits is not None:
-        start = commits.items[lane.number]
-        # The row of a confirmation may lie within an item.
-        lane.committed, lane.committed_row = start, commits.rows[lane.number]
-        lane.producers = dict(commits.producers[lane.number])
-        return start, max(end, put, start)
-    first = chunks[0].first if chunks else 0
-    start = marks.get(lane.number, GOT) if marks.known else first
-    return start, max(end, put, start)
+                _cut_off(folder / flaw.file, flaw, disk, each.found.sizes)
+        for number, path in each.files:
+            if number in each.found.sizes:
+                lane.segments.adopt(number, path, each.found.sizes[number])
+        if state.durable:
+            # The row of a confirmation may lie within an item.
+            lane.committed, lane.committed_row = each.start, state.confirmed.rows[lane.number]
+            lane.producers = dict(state.confirmed.producers[lane.number])
+        _fill(lane, each.chunks, each.start, each.after, state.durable)
+    items = sum(lane.count for lane in lanes)
+    return Recovery(state.clean, items, torn, damage, lost, state.end_known)
 
 
 def _cut_off(path: Path, flaw: Flaw, disk: Disk, sizes: dict[int, int]) -> None:
@@ -136,7 +172,7 @@ def _cut_off(path: Path, flaw: Flaw, disk: Disk, sizes: dict[int, int]) -> None:
         sizes[number] = flaw.offset
 
 
-def _fill(lane: Lane, chunks: list[Any], start: int, after: int, durable: bool) -> None:
+def _fill(lane: Lane, chunks: list[Chunk], start: int, after: int, durable: bool) -> None:
     run = Run(True)
     lane.got, lane.put = start, after
     for chunk in chunks:

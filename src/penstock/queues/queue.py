@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Any
 
 from penstock.errors import QueueError
+from penstock.queues.arguments import positive_number
 from penstock.queues.disk import Disk
 from penstock.queues.lanes import Lane
 from penstock.queues.planners import Planner
 from penstock.queues.stats import QueueStats, Recovery
-from penstock.queues.store import Store, positive_number
+from penstock.queues.store import Store
 
 
 class OneQueue:
@@ -38,25 +39,40 @@ class OneQueue:
 
         With `durable=True` they survive `kill -9` and loss of power once this has returned. `producer` is a
         name and a number that grows: what comes with a number that was there before is not taken twice.
+
+        On a full disk this raises `QueueDiskError`, whose `taken` says how many of the items are in the
+        queue: with `durable=True` none, otherwise as many as had room. Put the others when there is space.
+
+        >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
+        ...     queue.put_many([b"a", b"b"])
+        2
         """
         if producer is not None and not self._store.durable:
             raise QueueError("producer=... is kept with the data, so it needs a queue with durable=True.")
         return self._store.put_many(self._lane, items, timeout, producer)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None, *, with_offset: bool = False) -> Any:
         """The oldest item; waits until there is one, `timeout` seconds at most.
 
+        `with_offset=True` returns a pair (offset, item): the number by which `commit` knows the item.
+
         >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
+        ...     _ = queue.put_many([b"a", b"b"])
+        ...     queue.get(), queue.get(with_offset=True)
+        (b'a', Delivery(offset=1, item=b'b'))
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
         ...     queue.get(timeout=0.01)
         Traceback (most recent call last):
         ...
         penstock.errors.QueueEmptyError: The queue in '...' is empty after 0.01 s.
         """
-        return self._store.get(self._lane, block, timeout)
+        found = self._store.get(self._lane, block, timeout)
+        return found if with_offset else found.item
 
-    def get_many(self, n: int) -> list[Any]:
-        """The oldest min(n, len) items, at once.
+    def get_many(self, n: int, *, with_offset: bool = False) -> list[Any]:
+        """The oldest min(n, len) items, at once; with `with_offset=True` as pairs (offset, item).
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
@@ -65,6 +81,8 @@ class OneQueue:
         3
         [b'a', b'b']
         """
+        if with_offset:
+            return self._store.get_many_with_offsets(self._lane, n)
         return self._store.get_many(self._lane, n)
 
     def peek(self) -> Any:
@@ -75,6 +93,21 @@ class OneQueue:
         """Confirm all items before this one, or all that were delivered; the offset.
 
         With `durable=True` they do not come again after reopening; other delivered items do.
+
+        Without an offset this confirms what *every* thread was given, also what others are still working on:
+        if the process dies then, their items are lost. With several workers on one queue, take items by
+        `get(with_offset=True)`, and confirm only up to the smallest offset that a worker still holds.
+
+        >>> import tempfile, penstock as ps
+        >>> with ps.SpillQueue(tempfile.mkdtemp(), durable=True) as queue:
+        ...     _ = queue.put_many([b"a", b"b", b"c"])
+        ...     first, second = queue.get(with_offset=True), queue.get(with_offset=True)
+        ...     # The worker with `second` is done, the one with `first` is not.
+        ...     queue.commit(min(first.offset, second.offset + 1))
+        ...     # Now it is.
+        ...     queue.commit(second.offset + 1)
+        0
+        2
         """
         return self._store.commit(self._lane, offset)
 
@@ -130,7 +163,11 @@ class _Folder:
         self._store.check()
 
     def close(self) -> None:
-        """Close; the contents stay on disk and are there when the folder is opened again."""
+        """Close; the contents stay on disk and are there when the folder is opened again.
+
+        Without `durable=True`, items in memory are written now. If the disk has no room for them, this raises
+        `QueueDiskError` and the queue stays open: free space and close it again, or get the items.
+        """
         self._store.close()
 
     def _leave(self, error: BaseException | None) -> None:
@@ -255,20 +292,22 @@ class SpillQueues(_Folder):
         """As `SpillQueue.put_many`, in one of the queues."""
         return self[queue].put_many(items, timeout, producer)
 
-    def get(self, queue: int, block: bool = True, timeout: float | None = None) -> Any:
+    def get(
+        self, queue: int, block: bool = True, timeout: float | None = None, *, with_offset: bool = False
+    ) -> Any:
         """As `SpillQueue.get`, from one of the queues."""
-        return self[queue].get(block, timeout)
+        return self[queue].get(block, timeout, with_offset=with_offset)
 
-    def get_many(self, queue: int, n: int) -> list[Any]:
+    def get_many(self, queue: int, n: int, *, with_offset: bool = False) -> list[Any]:
         """As `SpillQueue.get_many`, from one of the queues."""
-        return self[queue].get_many(n)
+        return self[queue].get_many(n, with_offset=with_offset)
 
     def peek(self, queue: int) -> Any:
         """As `SpillQueue.peek`, of one of the queues."""
         return self[queue].peek()
 
     def commit(self, queue: int, offset: int | None = None) -> int:
-        """As `SpillQueue.commit`, for one of the queues."""
+        """As `SpillQueue.commit`, for one of the queues; also what it says of several workers."""
         return self[queue].commit(offset)
 
     def stats(self) -> QueueStats:

@@ -33,6 +33,7 @@ class Segments:
         self.appended = 0  # bytes ever written, for group commit
         self.synced = 0
         self.syncs = 0
+        self.failed: OSError | None = None  # a sync that failed: what the disk has since is not known
         self._syncing = threading.Lock()
 
     def adopt(self, number: int, path: Path, size: int) -> None:
@@ -44,6 +45,8 @@ class Segments:
 
     def append(self, parts: Sequence[bytes]) -> tuple[int, int]:
         """Write a chunk, or several, in one go; the segment and the offset."""
+        if self.failed is not None:
+            raise self.failed
         if self.active is None or self.active.size >= self.longest:
             self._roll()
         segment = self.active
@@ -64,12 +67,19 @@ class Segments:
         """Begin a new file; the old one is complete on disk before."""
         if self.durable:
             self.sync(self.appended)
-        number, self.next = self.next, self.next + 1
+        number = self.next
         path = self.folder / segment_name(self.lane, number)
         file = self.disk.create(path)
-        self.disk.append(file, path, [file_head(self.lane, number)])
-        if self.durable:
-            self.disk.sync_folder(self.folder)
+        try:
+            self.disk.append(file, path, [file_head(self.lane, number)])
+            if self.durable:
+                self.disk.sync_folder(self.folder)
+        except OSError:
+            # A file without a head, with others behind it, would be damage.
+            self.disk.close(file)
+            self.disk.remove(path)
+            raise
+        self.next += 1
         self.active = self.files[number] = Segment(number, path, file, HEAD)
         self.bytes += HEAD
 
@@ -80,9 +90,16 @@ class Segments:
         with self._syncing:
             if self.synced >= upto:
                 return
+            if self.failed is not None:
+                # A second sync may succeed though the system has dropped what the first could not write.
+                raise self.failed
             reached, segment = self.appended, self.active
             if segment is not None:
-                self.disk.sync(segment.file, segment.path)
+                try:
+                    self.disk.sync(segment.file, segment.path)
+                except OSError as error:
+                    self.failed = error
+                    raise
                 self.syncs += 1
             self.synced = max(self.synced, reached)
 

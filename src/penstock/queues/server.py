@@ -15,6 +15,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import PenstockError, QueueError, QueueFullError
+from penstock.queues.arguments import existing_folder, token_text
 from penstock.queues.queue import SpillQueue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -39,6 +41,21 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@contextmanager
+def _errors_for_clients() -> Iterator[None]:
+    """What goes wrong in a call is told to its client, and the server lives on."""
+    try:
+        yield
+    except flight.FlightError:
+        raise
+    except PenstockError as error:
+        raise flight.FlightServerError(" ".join(str(error).split())) from error
+    except OSError as error:
+        raise flight.FlightServerError(f"The server's disk failed: {error.strerror or error}.") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise flight.FlightServerError(f"The server cannot read the request ({error!r}).") from error
 
 
 class _Tokens(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -101,27 +118,38 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
                 f"To listen on '{host}', a token and TLS files are needed; "
                 "without them the server listens on 127.0.0.1 only."
             )
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
+            raise QueueError(
+                f"port takes a whole number from 0 to 65535, 0 for any free one; {port!r} was given."
+            )
+        token = token_text(token)
         if (certificate is None) != (key is None):
             raise QueueError("TLS takes a certificate and a key; only one of them was given.")
         self._options: dict[str, Any] = {"memory": memory, "policy": policy, "disk_limit": disk_limit}
         with tempfile.TemporaryDirectory() as place:  # refuses options that no queue takes
             SpillQueue(place, durable=True, **self._options).close()
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder = existing_folder(folder)
         self._queues: dict[str, SpillQueue] = {}
         self._guard = threading.Lock()
         self._closing = False
-        for path in sorted(self.folder.glob("*/queue.json")):
-            self._queues[path.parent.name] = SpillQueue(path.parent, durable=True, **self._options)
         middleware = {"token": _Tokens(token)} if token else None
         certificates = None
         if certificate is not None and key is not None:
             certificates = [(_file(certificate), _file(key))]
         scheme = "grpc+tls" if certificates else "grpc"
         try:
+            for path in sorted(self.folder.glob("*/queue.json")):
+                self._queues[path.parent.name] = SpillQueue(path.parent, durable=True, **self._options)
             super().__init__(
                 f"{scheme}://{host}:{port}", middleware=middleware, tls_certificates=certificates
             )
+        except (pa.ArrowException, flight.FlightError) as error:
+            self._close_queues()
+            said = str(error).splitlines()[0]
+            raise QueueError(
+                f"The server cannot listen on {host}, port {port}: {said}. Is the port in use? "
+                "Port 0 is any free one. With TLS, the certificate and the key have to be PEM files."
+            ) from error
         except BaseException:
             self._close_queues()
             raise
@@ -161,11 +189,13 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take batches, and answer the number of each once it is safe."""
-        queue = self._queue_for(descriptor.path[0].decode(), reader.schema)
+        with _errors_for_clients():
+            queue = self._queue_for(descriptor.path[0].decode(), reader.schema)
         for piece in reader:
-            about = json.loads(piece.app_metadata.to_pybytes())
-            producer = (str(about["producer"]), int(about["number"]))
-            self._put(context, queue, piece.data.replace_schema_metadata(None), producer)
+            with _errors_for_clients():
+                about = json.loads(piece.app_metadata.to_pybytes())
+                producer = (str(about["producer"]), int(about["number"]))
+                self._put(context, queue, piece.data.replace_schema_metadata(None), producer)
             writer.write(json.dumps({"number": producer[1]}).encode())
 
     def _put(self, context: Any, queue: SpillQueue, batch: Any, producer: tuple[str, int]) -> None:
@@ -180,14 +210,17 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
                     raise flight.FlightServerError(str(error)) from error
                 if context.is_cancelled() or self._closing:
                     raise flight.FlightUnavailableError(str(error)) from error
-            except PenstockError as error:
-                raise flight.FlightServerError(str(error)) from error
+            except QueueError as error:
+                if self._closing:  # the producer sends it again when there is a server again
+                    raise flight.FlightUnavailableError("The server is closing.") from error
+                raise
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Rows of a queue that are not confirmed, in order."""
-        about = json.loads(ticket.ticket)
-        queue = self._queue(about["queue"])
-        first, after = int(about["first"]), int(about["after"])
+        with _errors_for_clients():
+            about = json.loads(ticket.ticket)
+            queue = self._queue(about["queue"])
+            first, after = int(about["first"]), int(about["after"])
         store, lane = queue._store, queue._lane
         if first < lane.committed_row or after > lane.put_row:
             raise flight.FlightServerError(
@@ -198,8 +231,10 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
         def batches() -> Iterator[Any]:
             row = first
             while row < after:
-                stop = min(after, store.chunk_end(lane, row))
-                for start, batch in store.between(lane, row, stop):
+                with _errors_for_clients():
+                    stop = min(after, store.chunk_end(lane, row))
+                    found = store.between(lane, row, stop)
+                for start, batch in found:
                     begin, end = max(row - start, 0), min(stop - start, batch.num_rows)
                     yield batch.slice(begin, end - begin)
                 row = stop
@@ -208,11 +243,9 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
         """`offsets`, `schema`, `commit`, `last`, `stats` and `queues`."""
-        about = json.loads(action.body.to_pybytes() or b"{}")
-        try:
+        with _errors_for_clients():
+            about = json.loads(action.body.to_pybytes() or b"{}")
             answer = self._answer(action.type, about)
-        except PenstockError as error:
-            raise flight.FlightServerError(str(error)) from error
         return iter([json.dumps(answer).encode()])
 
     def _answer(self, kind: str, about: dict[str, Any]) -> Any:

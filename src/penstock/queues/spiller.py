@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -125,6 +126,20 @@ class Spiller:
             offset += length
             lane.segments.keep(chunks[-1])
         return chunks
+
+    def save(self, lane: Lane) -> None:
+        """Write what is in memory only. It stays in memory, and is not written again."""
+        for run in lane.runs:
+            fresh = [block for block in run.parts if block.chunk is None] if not run.on_disk else []
+            if not fresh:
+                continue
+            items = [item for block in fresh for item in block.left()]
+            parts = [block for block in run.parts if block.chunk is not None]
+            at = 0
+            for chunk in self.write(lane, fresh):
+                parts.append(Block(items[at : at + chunk.count], chunk.first, chunk.size, chunk))
+                at += chunk.count
+            run.parts = deque(parts)
 
     def load(self, lane: Lane) -> None:
         """Read the oldest of a queue, which are on disk, into memory."""

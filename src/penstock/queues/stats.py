@@ -49,7 +49,9 @@ class Recovery:
     """What was found when a queue was opened.
 
     `clean`: it had been closed. `torn` are the ends of files that a crash cut off, `damage` places that are
-    bad though good ones follow, `lost` items that should be there and are not.
+    bad though good ones follow, `lost` items that should be there and are not. `end_known` says whether the
+    queue knew how far it had come; without that, as after a loss of power, items missing at the end are not
+    noticed.
     """
 
     clean: bool
@@ -57,6 +59,7 @@ class Recovery:
     torn: list[Flaw] = field(default_factory=list)
     damage: list[Flaw] = field(default_factory=list)
     lost: list[Gap] = field(default_factory=list)
+    end_known: bool = True
 
     @property
     def lost_items(self) -> int:
@@ -66,4 +69,6 @@ class Recovery:
     def __str__(self) -> str:
         lines = [f"{'closed cleanly' if self.clean else 'not closed'}, {self.items:,} items"]
         lines += [str(each) for each in (*self.torn, *self.damage, *self.lost)]
+        if not self.end_known:
+            lines.append("how far it had come is not known")
         return "; ".join(lines)

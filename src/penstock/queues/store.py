@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import (
-    PenstockError,
+    QueueDamageError,
     QueueEmptyError,
     QueueError,
     QueueFullError,
@@ -19,13 +20,23 @@ from penstock.errors import (
     hint,
 )
 from penstock.queues import rows
+from penstock.queues.arguments import (
+    disk_error,
+    existing_folder,
+    producer_of_batch,
+    seconds,
+    unusable,
+    whole_number,
+    yes_or_no,
+)
 from penstock.queues.chunks import Chunk, encode, lengths_of
 from penstock.queues.commits import Commits
 from penstock.queues.disk import Disk
-from penstock.queues.lanes import Block, Lane
+from penstock.queues.lanes import Block, Delivery, Lane
 from penstock.queues.lock import Lock
-from penstock.queues.marks import GOT, PUT, PUT_ROWS, Marks
-from penstock.queues.opening import marked_row, producer_tag, recover, settle
+from penstock.queues.marks import COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS
+from penstock.queues.metadata import settle
+from penstock.queues.opening import examine, marked_row, producer_tag, recover
 from penstock.queues.planners import Planner, planner, with_block
 from penstock.queues.segments import Segments
 from penstock.queues.spiller import Spiller, pieces
@@ -66,20 +77,25 @@ class Store:
         self.limit = None if disk_limit is None else size_of(disk_limit)
         if self.limit is not None and self.limit < 4096:
             raise QueueError(f"disk_limit takes at least 4 KiB; {disk_limit!r} was given.")
-        self.on_full, self.durable, self.planner = on_full, bool(durable), spec
-        self.folder = Path(path)
+        self.on_full, self.durable, self.planner = on_full, yes_or_no("durable", durable), spec
+        yes_or_no("salvage", salvage)
         self.disk = disk or Disk()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = Lock(self.folder)
+        self.folder = existing_folder(path)
         self.closed = False
         self.commits: Commits | None = None
         try:
-            self.items = settle(self.folder, queues, self.durable, schema, self.disk)
-            self._open(queues, salvage)
-        except BaseException:
-            self.closed = True
-            self.lock.release()
+            self.lock = Lock(self.folder)
+            try:
+                self.items = settle(self.folder, queues, self.durable, schema, self.disk)
+                self._open(queues, salvage)
+            except BaseException:
+                self.closed = True
+                self.lock.release()
+                raise
+        except QueueError:
             raise
+        except OSError as error:
+            raise unusable(self.folder, error) from error
 
     def _open(self, queues: int, salvage: bool) -> None:
         self.mutex = threading.RLock()
@@ -92,24 +108,29 @@ class Store:
             for number in range(queues)
         ]
         self.spiller = Spiller(self.plan, BLOCK, self.lanes, self.durable)
-        self.marks = Marks(self.folder / "marks", queues)
+        state = examine(self.folder, queues, self.durable)
+        self.marks = state.marks
         try:
+            self.recovery = recover(self.folder, self.lanes, state, self.disk, salvage)
+            for lane in self.lanes:
+                lane.put_row = max(lane.put_row, marked_row(self.marks, lane))
             if self.durable:
-                self.commits = Commits(self.folder / "commits", queues, self.disk)
-            self.recovery = recover(self.folder, self.lanes, self.marks, self.commits, self.disk, salvage)
+                self.commits = Commits(self.folder / "commits", state.confirmed, self.disk)
+            self.marks.open()
         except BaseException:
             self.marks.close(clean=False)
             if self.commits is not None:
                 self.commits.close()
+            for lane in self.lanes:
+                lane.segments.close()
             raise
-        for lane in self.lanes:
-            lane.put_row = max(lane.put_row, marked_row(self.marks, lane))
-        self.marks.open()
         self.words = self.marks.words
         for lane in self.lanes:
             self._mark(lane, PUT, lane.put)
             self._mark(lane, GOT, lane.got)
             self._mark(lane, PUT_ROWS, lane.put_row)
+            self._mark(lane, COMMITTED, lane.committed)
+            self._mark(lane, COMMITTED_ROW, lane.committed_row)
 
     def _mark(self, lane: Lane, word: int, value: int) -> None:
         self.words[self.marks.place(lane.number) + word] = value
@@ -128,6 +149,9 @@ class Store:
         producer: tuple[str, int] | None = None,
     ) -> int:
         """Items enter at the end; how many were taken (fewer only with on_full="drop-newest")."""
+        if producer is not None:
+            producer = producer_of_batch(producer)
+        until = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
         encoded = self.items.encode(items)
         sizes = lengths_of(encoded)
         if encoded and sizes.max() > self.plan.largest:
@@ -136,18 +160,23 @@ class Store:
                 f"{len(self.lanes)} queue{'s' * (len(self.lanes) > 1)}, {self.planner.name!r} takes items of "
                 f"at most {self.plan.largest:,}. Give more memory or smaller items."
             )
-        until = None if timeout is None else time.monotonic() + timeout
         with self.mutex:
             self._need_open()
             if producer is not None and producer[1] <= lane.producers.get(producer[0], -1):
                 # The same again: the first one may still be on its way to the disk.
                 taken, upto = len(encoded), lane.segments.appended
             elif self.durable:
-                taken, upto = self._journal(lane, encoded, sizes, until, producer)
+                try:
+                    taken, upto = self._journal(lane, encoded, sizes, until, producer)
+                except OSError as error:
+                    raise self._not_written(error, 0, len(encoded)) from error
             else:
                 taken, upto = self._take_in(lane, encoded, sizes, until), 0
         if self.durable:
-            lane.segments.sync(upto)
+            try:
+                lane.segments.sync(upto)
+            except OSError as error:
+                raise self._not_written(error, 0, len(encoded)) from error
             with self.mutex:
                 if (
                     not self.closed
@@ -184,8 +213,25 @@ class Store:
                 need = self.spiller.wanted(lane, size, False)[0]
                 if self._over(need) and not self._wait_for_disk(lane, at, len(items), until):
                     break
-                self.spiller.make_room(lane, size, False, self._over)
+                try:
+                    self.spiller.make_room(lane, size, False, self._over)
+                except OSError as error:
+                    raise self._not_written(error, at, len(items)) from error
         return at
+
+    def _not_written(self, error: OSError, taken: int, given: int) -> QueueError:
+        """What to raise where items could not be written."""
+        if any(lane.segments.failed for lane in self.lanes):
+            told = (
+                f"Whether {given:,} items are safe is not known: the disk failed to sync. Close the queue "
+                "and open it again; what is there then is safe."
+            )
+        else:
+            told = (
+                f"{taken:,} of {given:,} items were taken, and nothing that was taken is lost. Free space, "
+                f"or consume{' and commit' * self.durable}; then put the others."
+            )
+        return disk_error(self.folder, error, told, taken)
 
     def _place(self, lane: Lane, items: list[bytes], size: int, even: int) -> None:
         if not lane.extend(items, size, self.spiller.grain, even):
@@ -276,7 +322,8 @@ class Store:
             raise QueueFullError(
                 f"The queue in '{self.folder}' is at its disk limit of {self.limit:,} bytes; {taken:,} of "
                 f"{given:,} items were taken. Consume{' and commit' * self.durable}, raise disk_limit, "
-                "or choose on_full='block' or 'drop-newest'."
+                "or choose on_full='block' or 'drop-newest'.",
+                taken,
             )
         self.waiting_put += 1
         try:
@@ -290,6 +337,15 @@ class Store:
 
     def get_many(self, lane: Lane, number: int) -> list[Any]:
         """The oldest items, as many as asked for or as there are."""
+        return self.items.decode_many(self._take_out(lane, number, None))
+
+    def get_many_with_offsets(self, lane: Lane, number: int) -> list[Delivery]:
+        """The same, each with its number."""
+        offsets: list[int] = []
+        items = self.items.decode_many(self._take_out(lane, number, offsets))
+        return [Delivery(offset, item) for offset, item in zip(offsets, items, strict=True)]
+
+    def _take_out(self, lane: Lane, number: int, offsets: list[int] | None) -> list[bytes]:
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
             raise QueueError(f"get_many takes a number of items from 0 up; {number!r} was given.")
         found: list[bytes] = []
@@ -298,9 +354,16 @@ class Store:
             while number > 0 and lane.count:
                 block = lane.front()
                 if block is None:
-                    self.spiller.load(lane)
+                    try:
+                        self.spiller.load(lane)
+                    except OSError as error:
+                        if found:
+                            break  # what is delivered is not taken back; the next call tells of it
+                        raise self._not_loaded(error) from error
                     continue
                 rest = len(block.items) - block.at
+                if offsets is not None:
+                    offsets.extend(range(block.first, block.first + min(number, rest)))
                 if number >= rest:
                     part, size = block.left(), block.size
                 else:
@@ -315,24 +378,39 @@ class Store:
                 self._deliver(lane, len(part), size)
             if self.waiting_put:
                 self.freed.notify_all()
-        return self.items.decode_many(found)
+        return found
 
-    def get(self, lane: Lane, block: bool = True, timeout: float | None = None) -> Any:
-        """The oldest item; waits for one if need be."""
+    def get(self, lane: Lane, block: bool = True, timeout: float | None = None) -> Delivery:
+        """The oldest item with its number; waits for one if need be."""
+        timeout = None if timeout is None else seconds("timeout", timeout)
         with self.mutex:
             self._need_open()
             if not lane.count:
                 self._wait_for_item(lane, block, timeout)
-            front = lane.front()
-            while front is None:
-                self.spiller.load(lane)
-                front = lane.front()
-            item = front.items[front.at]
+            front = self._front(lane)
+            offset, item = front.first, front.items[front.at]
             front.items[front.at] = None
             self._deliver(lane, 1, len(item))
             if self.waiting_put:
                 self.freed.notify_all()
-        return self.items.decode(item)
+        return Delivery(offset, self.items.decode(item))
+
+    def _front(self, lane: Lane) -> Block:
+        """The block with the oldest item, read from disk where need be."""
+        front = lane.front()
+        while front is None:
+            try:
+                self.spiller.load(lane)
+            except OSError as error:
+                raise self._not_loaded(error) from error
+            front = lane.front()
+        return front
+
+    def _not_loaded(self, error: OSError) -> QueueError:
+        """What to raise where the oldest items cannot be read, or no room be made for them."""
+        return disk_error(
+            self.folder, error, "Room for the oldest items cannot be made; free space and get them then."
+        )
 
     def _wait_for_item(self, lane: Lane, block: bool, timeout: float | None) -> None:
         until = None if timeout is None else time.monotonic() + timeout
@@ -355,7 +433,9 @@ class Store:
                 lane.segments.free(done.chunk)
             if self.spiller.eager and lane.runs and lane.runs[0].on_disk:
                 self._mark(lane, GOT, lane.got)
-                self.spiller.load(lane)
+                # An item that is out must reach its consumer: who gets the next one is told of a bad disk.
+                with contextlib.suppress(OSError, QueueDamageError):
+                    self.spiller.load(lane)
         self.words[self.marks.place(lane.number) + GOT] = lane.got
 
     def peek(self, lane: Lane) -> Any:
@@ -364,10 +444,7 @@ class Store:
             self._need_open()
             if not lane.count:
                 raise QueueEmptyError(f"The queue in '{self.folder}' is empty.")
-            while lane.front() is None:
-                self.spiller.load(lane)
-            front = lane.front()
-            assert front is not None
+            front = self._front(lane)
             return self.items.decode(front.items[front.at])
 
     # --- confirmation ---------------------------------------------------------------------------------
@@ -387,12 +464,18 @@ class Store:
             if self.commits is None:
                 lane.committed = int(offset)
                 return lane.committed
-            # What is confirmed must be there after a loss of power, or it would be missed.
-            lane.segments.sync(lane.segments.appended)
             row = row if row is not None else rows.row_of(lane, self.items, int(offset))
             leaving = bool(lane.journal) and lane.journal[0].first + lane.journal[0].count <= offset
-            self.commits.confirm(lane.number, int(offset), row, lane.producers if leaving else None)
+            try:
+                # What is confirmed must be there after a loss of power, or it would be missed.
+                lane.segments.sync(lane.segments.appended)
+                self.commits.confirm(lane.number, int(offset), row, lane.producers if leaving else None)
+            except OSError as error:
+                told = "Nothing was confirmed. A confirmation takes a few bytes: free them and commit again."
+                raise disk_error(self.folder, error, told) from error
             lane.committed, lane.committed_row = int(offset), row
+            self._mark(lane, COMMITTED, lane.committed)
+            self._mark(lane, COMMITTED_ROW, row)
             while lane.journal and lane.journal[0].first + lane.journal[0].count <= offset:
                 lane.segments.free(lane.journal.popleft())
             if self.waiting_put:
@@ -421,14 +504,15 @@ class Store:
         """Everything before this row is confirmed and leaves the queue, delivered or not."""
         with self.mutex:
             self._need_open()
+            row = whole_number("row", row)
             if row <= lane.committed_row:
                 return
             if row > lane.put_row:
                 raise QueueError(f"Row {row} was confirmed; the queue has {lane.put_row} so far.")
             item = rows.item_of(lane, self.items, row)
+            self.commit(lane, item, row)
             lane.skip(item)
             self._mark(lane, GOT, lane.got)
-            self.commit(lane, item, row)
 
     # --- the rest -------------------------------------------------------------------------------------
 
@@ -467,28 +551,33 @@ class Store:
             assert self.spiller.whole() <= self.memory
 
     def close(self) -> None:
-        """Close the queues; without `durable`, what is in memory goes to disk first."""
+        """Close the queues; without `durable`, what is in memory goes to disk first, or they stay open."""
         with self.mutex:
             if self.closed:
                 return
             try:
                 for lane in self.lanes:
                     if not self.durable:
-                        for run in lane.runs:
-                            blocks = [b for b in run.parts if not run.on_disk and b.chunk is None]
-                            if blocks:
-                                self.spiller.write(lane, blocks)
+                        self.spiller.save(lane)
                     for segment in lane.segments.files.values():
                         if segment is lane.segments.active:
                             self.disk.sync(segment.file, segment.path)
-                    if self.durable:
+                    if self.durable and lane.segments.failed is None:
                         self._mark(lane, PUT, lane.put)
                         self._mark(lane, PUT_ROWS, lane.put_row)
                 self.disk.sync_folder(self.folder)
+            except OSError as error:
+                if self.durable:
+                    self._release(clean=False)
+                    told = "The queue is closed; everything that was acknowledged is on disk."
+                    raise disk_error(self.folder, error, told) from error
+                count = sum(lane.count for lane in self.lanes)
+                told = f"The queue stays open with its {count:,} items: free space and close it, or get them."
+                raise disk_error(self.folder, error, told) from error
             except BaseException:
                 self._release(clean=False)
                 raise
-            self._release(clean=True)
+            self._release(clean=all(lane.segments.failed is None for lane in self.lanes))
 
     def _release(self, clean: bool) -> None:
         self.closed = True
@@ -500,15 +589,3 @@ class Store:
         if self.commits is not None:
             self.commits.close()
         self.lock.release()
-
-
-def positive_number(queues: Any) -> int:
-    """A number of queues, or an error.
-
-    >>> from penstock.queues.store import positive_number
-    >>> positive_number(3)
-    3
-    """
-    if isinstance(queues, bool) or not isinstance(queues, int | np.integer) or not 1 <= queues <= 99_999:
-        raise PenstockError(f"queues takes a whole number from 1 to 99,999; {queues!r} was given.")
-    return int(queues)

@@ -74,7 +74,7 @@ class QueueOptions:
 def _whole(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.strip().isdigit() or int(text) < 1:
+    if not text.strip().isdecimal() or not 1 <= int(text) < 2**63:
         raise QueueError(f"{name} takes a whole number from 1 up; {text!r} was given.")
     return int(text)
 
@@ -169,7 +169,10 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return list(ranges(int(start["row"]), int(end["row"]), self.options.partitions))
 
     def commit(self, end: dict[str, int]) -> None:
-        """Rows before the end are in the checkpoint: the server may forget them."""
+        """Rows before the end are in the checkpoint: the server may forget them.
+
+        They are gone for every reader of the queue: a second query on it fails when its checkpoint is behind.
+        """
         with self.options.connect() as client:
             client.commit(self.options.queue, int(end["row"]))
 
