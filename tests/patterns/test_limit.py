@@ -33,7 +33,7 @@ def in_batches(case: Any, cuts: list[int], **options: Any) -> tuple[list[Any], A
 @settings(LARGE, max_examples=40)
 @given(random=st.randoms(use_true_random=False), limit=st.integers(0, 12))
 def test_the_first_matches_come_out(strategy: str, one_event: int, limit: int, random: Random) -> None:
-    """Those of the result without a limit, whole and in batches; the few beyond them tell that there are more."""
+    """Those of the result without a limit, whole and in batches; the one after them ends the search."""
     case = random_case(random, size=14)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "ONE_EVENT", one_event)  # 1: events with more matches go by columns
@@ -104,12 +104,7 @@ def test_a_stream_that_is_through_with_its_limit_searches_no_more(strategy: str)
     state.process(CROWD)
     assert state.advance(10_000_000).num_rows == 3
     began = time.process_time()
-    assert (
-        state.process(
-            {name: values for name, values in CROWD.items()} | {"ts": [10_000_000] * 1_500}
-        ).num_rows
-        == 0
-    )
+    assert state.process(CROWD | {"ts": [10_000_000] * 1_500}).num_rows == 0
     assert state.finish().num_rows == 0
     assert time.process_time() - began < 2
     assert (state.stats.matches, state.stats.cut) == (4, 1)

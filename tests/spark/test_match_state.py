@@ -22,7 +22,8 @@ from penstock.spark.buckets import labels
 from penstock.spark.event_pack import BUCKET, event_packer
 from penstock.spark.ledger import Ledger
 from penstock.spark.match import MatchProcessor
-from penstock.spark.matcher import Matcher, MatchSpec
+from penstock.spark.match_stream import MatchSpec
+from penstock.spark.matcher import Matcher
 from penstock.spark.pack import REGISTER, from_blob, to_blob
 from tests.spark.conftest import write_files
 from tests.spark.support import begun, committed, python_workers

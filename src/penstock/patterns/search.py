@@ -140,7 +140,7 @@ def in_result_order(positions: np.ndarray) -> np.ndarray:
 
 
 # Within one event the order of the result is that of the columns, which may be a bad order to search in. So
-# an event is first searched in the best order, and only one with more matches than this in that of the columns.
+# an event is searched in the best order first, and if it has more matches than this, in that of the columns.
 ONE_EVENT = 4_096
 
 

@@ -299,6 +299,11 @@ class PatternState:
         return self._set.options
 
     @property
+    def last(self) -> Any:
+        """How far the stream has come: the last time seen, as a number in its unit; None before any."""
+        return self._set.last
+
+    @property
     def stats(self) -> PatternStats:
         """The figures so far."""
         return self._set.stats[ONLY]
