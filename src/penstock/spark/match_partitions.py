@@ -18,8 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.patterns.batch import width_of
-from penstock.patterns.span import first_within
 from penstock.spark.match_stream import MatchSpec, Stream
 
 
@@ -28,7 +26,6 @@ class Partitions:
 
     def __init__(self, spec: MatchSpec) -> None:
         self.spec = spec
-        self.width = width_of(spec.pattern.within, spec.unit, np.empty(0, spec.dtype))
         self.streams: dict[str, Stream] = {}
         self.held = 0  # events in memory
         self.next: dict[str, Any] = {}  # by key: the time of the event that leaves its window next
@@ -43,7 +40,7 @@ class Partitions:
         for key, part in self._split(events):
             out.append(self._visit(key, part, progress))
         nothing = events.slice(0, 0)
-        while self.queue and progress is not None and progress - self.queue[0][0] > self.width:
+        while self.queue and progress is not None and progress - self.queue[0][0] > self.spec.width:
             time, key = heappop(self.queue)
             if self.next.get(key) == time:
                 out.append(self._visit(key, nothing, progress))
@@ -71,10 +68,7 @@ class Partitions:
         self.streams[key] = stream
         self.held += stream.held
         if not self.spec.pattern.within.events:
-            axis = stream.state.backend.axis(False)
-            # Events before this one may be there for a negation that looks back from it.
-            first = first_within(axis, stream.state.last, self.width)
-            time = self.next[key] = axis[min(first, len(axis) - 1)].item()
+            time = self.next[key] = stream.next_out
             heappush(self.queue, (time, key))
 
     def _split(self, events: pa.Table) -> Iterator[tuple[str, pa.Table]]:

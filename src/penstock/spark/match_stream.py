@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.patterns import Attr, Pattern, PatternState
+from penstock.patterns.batch import width_of
 from penstock.patterns.options import Options
+from penstock.patterns.span import first_within
 from penstock.spark.pack import from_blob, to_blob
 
 START, END = "match_start", "match_end"
@@ -44,6 +46,11 @@ class MatchSpec:
     def plain(self) -> Pattern:
         """The pattern without RETURN: matches come as row numbers of all variables."""
         return Pattern(self.pattern.expression, self.pattern.within)
+
+    @cached_property
+    def width(self) -> int | float:
+        """The window on the scale of the times as numbers."""
+        return width_of(self.pattern.within, self.unit, np.empty(0, self.dtype))
 
     @cached_property
     def options(self) -> Options:
@@ -87,6 +94,14 @@ class Stream:
         """Events in memory."""
         return int(self.state.backend.held)
 
+    @property
+    def next_out(self) -> Any:
+        """The time of the event that leaves its window next: until then, time alone changes nothing."""
+        axis = self.state.backend.axis(False)
+        # Events before it may be there for a negation that looks back.
+        first = first_within(axis, self.state.last, self.spec.width)
+        return axis[min(first, len(axis) - 1)].item()
+
     def process(self, events: pa.Table, progress: Any) -> pa.Table | None:
         """The matches that events in order complete, and those that the progress settles."""
         parts = []
@@ -95,7 +110,8 @@ class Stream:
             self.rows = np.concatenate([self.rows, first + np.arange(events.num_rows)])
             self.table = events if self.table is None else pa.concat_tables([self.table, events])
             parts.append(self._filled(self.state.process(events)))
-        if progress is not None:
+        timed = progress is not None and self.held and not self.spec.pattern.within.events
+        if timed and progress - self.next_out > self.spec.width:
             parts.append(self._filled(self.state.advance(progress)))
         self._forget()
         found = [part for part in parts if part is not None]
