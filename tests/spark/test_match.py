@@ -19,7 +19,8 @@ from penstock.spark import match_pattern
 from penstock.spark.bucket import Batch
 from penstock.spark.event_pack import BUCKET, event_packer
 from penstock.spark.ledger import SEAL
-from penstock.spark.matcher import Matcher, MatchSpec
+from penstock.spark.match_stream import MatchSpec
+from penstock.spark.matcher import Matcher
 from tests.spark.conftest import write_files
 
 TEXT = "PATTERN SEQ(A a, !B, C c, a.k = c.k = B.k) WITHIN 30 s RETURN a.n AS first, c.n AS last"
@@ -51,7 +52,7 @@ def test_foreign_state_is_refused_and_runs_nothing() -> None:
         with pytest.raises(SnapshotError):
             Matcher.from_bytes(spec, data)
     again = Matcher.from_bytes(spec, Matcher(spec).to_bytes())
-    assert again.streams == {}
+    assert again.partitions.streams == {}
 
 
 def packed_raw(body: bytes) -> bytes:

@@ -70,7 +70,7 @@ class Work(NamedTuple):
     bound: np.ndarray  # per block: the open interval in which it is searched
     around: np.ndarray  # per block: the first and last position filled outside of it
     frame: np.ndarray  # per block: the step and the negation at which it was left for a negation
-    found: np.ndarray  # matches in all, matches stored
+    found: np.ndarray  # matches in all, matches stored, the event at which the search stopped (-1: none)
     out: np.ndarray  # matches, one column per slot of the root in the order of filling
 
 
@@ -201,11 +201,12 @@ def _enter(events, program, work, block, low, high):
 
 
 @jit
-def search(events, program, work, lead, first_from, first_to, room):
+def search(events, program, work, lead, first_from, first_to, room, most):
     """All ways to fill the slots of the root, whose first is filled; negations are left at their first hit.
 
-    Matches must begin from `first_from` on and before `first_to`. Numba's cache does not bear functions that
-    call themselves, so a block that is being tested is remembered in `frame` while its negation is searched.
+    Matches must begin from `first_from` on and before `first_to`; with `most` of them the search ends.
+    Numba's cache does not bear functions that call themselves, so a block that is being tested is remembered
+    in `frame` while its negation is searched.
     """
     single = program.order_at[1] == 1
     block, step = np.int64(0), np.int64(1)
@@ -289,16 +290,22 @@ def search(events, program, work, lead, first_from, first_to, room):
                 step = work.frame[block, 0]
             else:
                 _store(program, work, room)
+                if work.found[0] >= most:
+                    return
         if block == 0 and single:
             return
 
 
 @jit
-def find(events, program, work, lead_from, first_from, first_to, room):
-    """All matches whose last event fills the first slot of the program, at or after a position."""
+def find(events, program, work, lead_from, lead_to, first_from, first_to, room, enough, most):
+    """All matches whose last event fills the first slot of the program, from a position to before another.
+
+    The search stops after the event with which there are `enough`, and at once when there are `most`.
+    """
     lead = program.order[0]
     first = _at_least(events.candidates, program.span[lead, 0], program.span[lead, 1], lead_from)
-    for at in range(first, program.span[lead, 1]):
+    work.found[2] = -1
+    for at in range(first, _at_least(events.candidates, first, program.span[lead, 1], lead_to)):
         position = events.candidates[at]
         if not _fits(events, program, work, lead, position):
             continue
@@ -306,7 +313,10 @@ def find(events, program, work, lead_from, first_from, first_to, room):
         work.lowest[lead, 0], work.lowest[lead, 1] = position, position
         work.bound[0, 0] = events.first_in[position] - 1
         work.bound[0, 1] = position + 1
-        search(events, program, work, position, first_from, first_to, room)
+        search(events, program, work, position, first_from, first_to, room, most)
+        if work.found[0] >= enough:
+            work.found[2] = position
+            return
 
 
 @jit

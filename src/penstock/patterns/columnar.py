@@ -18,17 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.patterns import count_keyed, find
+from penstock.kernels.patterns import count_keyed
 from penstock.patterns.alternatives import Alternative, alternatives, looks_ahead, looks_back, predicates_of
 from penstock.patterns.batch import Batch, Member, type_names, width_of
-from penstock.patterns.compiled import Compiler
 from penstock.patterns.forms import alternative_form
 from penstock.patterns.given import Input, Shared, filtered, input_of
 from penstock.patterns.held import Held
+from penstock.patterns.quota import Quota
+from penstock.patterns.search import Limits, Searches, first_matches, in_result_order
 from penstock.patterns.span import first_within
 from penstock.patterns.values import codes_of
-
-ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
 
 
 @dataclass
@@ -37,15 +36,6 @@ class Found:
 
     count: int = 0
     rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Between which positions the last and the first event of a match must be."""
-
-    last_from: int
-    first_from: int
-    first_to: int
 
 
 class Columnar:
@@ -106,17 +96,17 @@ class Columnar:
         """Assert the invariants."""
         self.events.check()
 
-    def process(self, batch: Batch, rooms: Sequence[int | None]) -> list[Found]:
-        """The matches of each pattern that a batch completes, at most `rooms` of them built."""
+    def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
+        """The matches of each pattern that a batch completes, as many as are wanted."""
         first_new = self.held
         self.events.append(batch)
-        found = self._found(batch.unit, first_new, batch.ends, rooms)
+        found = self._found(batch.unit, first_new, batch.ends, quotas)
         self.events.drop(min(self._passed(member, search, batch) for member, search in self._each()))
         return found
 
-    def finish(self, unit: str, rooms: Sequence[int | None]) -> list[Found]:
+    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[Found]:
         """The matches that waited for their window to pass."""
-        return self._found(unit, self.held, {}, rooms)
+        return self._found(unit, self.held, {}, quotas)
 
     def _each(self) -> Any:
         return zip(self.members, self.searches, strict=True)
@@ -131,13 +121,13 @@ class Columnar:
         return first_within(axis, end, width_of(member.span, batch.unit, axis), search.reach)
 
     def _found(
-        self, unit: str, first_new: int, ends: dict[bool, Any], rooms: Sequence[int | None]
+        self, unit: str, first_new: int, ends: dict[bool, Any], quotas: Sequence[Quota]
     ) -> list[Found]:
         shared, out = Shared(), []
         numbers = {name: i for i, name in enumerate(type_names(self.members))}
         for i, search in enumerate(self.searches):
             shared.member = i
-            out.append(search.found(self.events, unit, first_new, ends, rooms[i], numbers, shared))
+            out.append(search.found(self.events, unit, first_new, ends, quotas[i], numbers, shared))
         self.shared += shared.taken
         return out
 
@@ -158,7 +148,7 @@ class _Search:
         unit: str,
         first_new: int,
         ends: dict[bool, Any],
-        room: int | None,
+        quota: Quota,
         numbers: dict[str, int],
         shared: Shared,
     ) -> Found:
@@ -170,17 +160,17 @@ class _Search:
         axis = events.axes[self.span.events]
         width = width_of(self.span, unit, axis)
         limits = self._limits(axis, width, first_new, ends)
-        if limits.first_to <= limits.first_from or limits.last_from >= len(axis):
+        if limits.first_to <= limits.first_from or limits.last_from >= len(axis) or quota.stop == 0:
             return nothing
         columns = {name: events.columns[name] for name in self.analysis.attributes}
         codes = codes_of(self.analysis.predicates, columns, shared.get)
         given = input_of(self.analysis, axis, self.span.events, width, events.types, numbers, codes, shared)
-        count, parts = self._matches(given, limits, room)
-        if not parts:
-            return Found(count, nothing.rows)
-        positions = np.concatenate(parts)
-        keys = [*(positions[:, i] for i in range(positions.shape[1] - 1, -1, -1)), positions.max(axis=1)]
-        positions = positions[np.lexsort(keys)]
+        searches = Searches(self.analysis, self.alternatives, given, limits, self.ahead)
+        if quota.stop is None:
+            count, positions = self._all(searches, given, quota.counts)
+        else:
+            some = first_matches(searches, quota.stop)
+            count, positions = len(some), some[: quota.build]
         return Found(count, np.where(positions >= 0, events.rows[positions], -1))
 
     def _settle(self, ends: dict[bool, Any]) -> None:
@@ -199,56 +189,22 @@ class _Search:
         self._settle(ends)
         return Limits(first_from, first_from, first_to)
 
-    def _matches(self, given: Input, limits: Limits, room: int | None) -> tuple[int, list[np.ndarray]]:
-        """The number of matches, and the positions of those built, one column per slot of a match."""
-        places = {slot.number: i for i, slot in enumerate(self.analysis.columns)}
-        count = 0
-        parts: list[np.ndarray] = []
-        for alternative in self.alternatives:
-            if any(not len(given.candidates[slot]) for slot in alternative.slots):
-                continue
-            if len(alternative.slots) > len(given):
-                continue
-            name = (given.by_events, given.width, limits)
-            if room == 0 and not self.ahead and self._countable(alternative):
+    def _all(self, searches: Searches, given: Input, counts: bool) -> tuple[int, np.ndarray]:
+        """The number of all matches, and their positions unless they are only counted."""
+        count, parts = 0, [np.empty((0, len(self.analysis.columns)), np.int64)]
+        for alternative in searches.promising():
+            if counts and not self.ahead and self._countable(alternative):
                 form = alternative_form(self.analysis, alternative, alternative.slots[-1])
                 count += given.shared.get(
-                    ("count", *name, form), partial(self._counted, alternative, given, limits.last_from)
+                    ("count", *searches.name, form),
+                    partial(self._counted, alternative, given, searches.limits.last_from),
                 )
                 continue
-            for lead in alternative.maximal():
-                if not len(given.candidates[lead]) or given.candidates[lead][-1] < limits.last_from:
-                    continue
-                left = None if room is None else max(0, room - sum(len(part) for part in parts))
-                form = alternative_form(self.analysis, alternative, lead)
-                each, built = given.shared.get(
-                    ("search", *name, left, self.ahead, form),
-                    partial(self._searched, alternative, lead, given, limits, left),
-                )
+            for lead in searches.leads(alternative):
+                each, built = searches.all_matches(alternative, lead, not counts)
                 count += each
-                if len(built):
-                    whole = np.full((len(built), len(places)), -1, np.int64)
-                    whole[:, [places[slot] for slot in alternative.slots]] = built
-                    parts.append(whole)
-        return count, parts
-
-    def _searched(
-        self, alternative: Alternative, lead: int, given: Input, limits: Limits, room: int | None
-    ) -> tuple[int, np.ndarray]:
-        """Matches of one alternative with one slot the last: their number, and those built, by its slots."""
-        compiler = Compiler(self.analysis, given, alternative, lead)
-        events, program = compiler.events(), compiler.program(self.ahead)
-        size = max(ROOM, min(len(given), MOST_ROOM))
-        size = size if room is None else min(room, size)
-        while True:
-            work = compiler.work(size)
-            find(events, program, work, limits.last_from, limits.first_from, limits.first_to, size)
-            count, stored = int(work.found[0]), int(work.found[1])
-            wanted = count if room is None else min(count, room)
-            if stored == wanted:
-                order = [compiler.slots.index(slot) for slot in alternative.slots]
-                return count, work.out[:stored][:, order]
-            size = wanted
+                parts.append(built)
+        return count, in_result_order(np.concatenate(parts))
 
     def _links(self, alternative: Alternative) -> dict[str, list[frozenset[int]]] | None:
         """Which slots must be equal in which attribute; None if predicates ask for more."""

@@ -39,8 +39,11 @@ class Compiler:
     per slot and block.
     """
 
-    def __init__(self, analysis: Analysis, given: Input, alternative: Alternative, lead: int) -> None:
-        self.analysis, self.given = analysis, given
+    def __init__(
+        self, analysis: Analysis, given: Input, alternative: Alternative, lead: int, in_order: bool = False
+    ) -> None:
+        """`in_order`: after the lead, slots are filled in the order of a match's columns."""
+        self.analysis, self.given, self.in_order = analysis, given, in_order
         self.columns: dict[str | Predicate, int] = {name: i for i, name in enumerate(given.attributes)}
         self.blocks: list[_Block] = []
         self.candidates: list[np.ndarray] = []
@@ -91,6 +94,8 @@ class Compiler:
             for p in predicates_of(self.analysis, block.scope, block.branches)
             if p.op == "=" and len(p.slots) == 2
         ]
+        if self.in_order and lead is not None:
+            return [*order, *sorted(rest)]
         while rest:
             tied = [s for s in rest if any(s in p.slots and (p.slots - {s}) <= filled for p in equalities)]
             chosen = min(tied or rest, key=lambda slot: len(self.given.candidates[slot]))
@@ -323,7 +328,7 @@ class Compiler:
             np.zeros((blocks, 2), np.int64),
             np.zeros((blocks, 2), np.int64),
             np.zeros((blocks, 2), np.int64),
-            np.zeros(2, np.int64),
+            np.zeros(3, np.int64),
             np.empty((room, len(self.blocks[0].order)), np.int64),
         )
 

@@ -10,7 +10,7 @@ This is the plain evaluation on which the two caches build: they replace `result
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from penstock.patterns.alternatives import looks_ahead, looks_back
@@ -18,6 +18,7 @@ from penstock.patterns.analysis import EVENT, Node, Predicate, Side
 from penstock.patterns.batch import Member
 from penstock.patterns.layout import Layout
 from penstock.patterns.memory import OPS, Memory
+from penstock.patterns.quota import Tally
 from penstock.patterns.span import first_beyond, first_within
 
 Ends = tuple[int, int]  # the positions of the first and the last event
@@ -51,8 +52,8 @@ class Iterative:
         self.width: Any = 0
         self.plans: dict[int, Plan] = {}
         # Where nothing is tested after the groups, matches are counted where they are found.
-        self.tally = self.analysis.root.kind == "SEQ" and not self.layout.late.get(())
-        self.bulk = self._bulk() if self.tally else None
+        self.bulky = self.analysis.root.kind == "SEQ" and not self.layout.late.get(())
+        self.bulk = self._bulk() if self.bulky else None
         self.env: list[int] = [-1] * len(self.analysis.slots)
         self.used: set[int] = set()
         self.branch: dict[int, int] = {}
@@ -72,43 +73,54 @@ class Iterative:
 
     # Matches.
 
-    def settle(self, now: Any, room: int | None, matches: list[list[int]]) -> int:
+    def settle(self, now: Any, tally: Tally) -> None:
         """Matches whose first event's window is over by now."""
         stop = self.base + len(self.axis)
         if now is not None:
             stop = self.base + first_within(self.axis, now, self.width)
-        count = 0
-        while self.waiting < stop:
+        while self.waiting < stop and not tally.full:
             first = self.waiting
             limit = self.base + first_beyond(self.axis, self.axis[first - self.base], self.width)
             for last in range(first, limit):
-                count += self.collect(last, first, room, matches)
+                self.collect(last, first, tally)
             self.waiting += 1
-        return count
+        self.waiting = max(self.waiting, stop)
 
-    def collect(self, last: int, first: int | None, room: int | None, matches: list[list[int]]) -> int:
+    def collect(self, last: int, first: int | None, tally: Tally) -> None:
         """All matches that end with an event (and, if given, begin with one)."""
+        if tally.full:
+            return
         low = self.base + first_within(self.axis, self.axis[last - self.base], self.width) - 1
         start = low if first is None else first - 1
         self.window = low
-        count = 0
-        if room == 0 and self.tally and first is None:
+        if tally.quota.counts and self.bulky and first is None:
             self.counting, self.counted = True, 0
             for _ in self._solve(self.analysis.root, start, last + 1, last):
                 pass
             self.counting = False
-            return self.counted
+            tally.count += self.counted
+            return
         slots = [slot.number for slot in self.analysis.columns]
-        for begin, _ in self._solve(self.analysis.root, start, last + 1, last):
+        ways = self._solve(self.analysis.root, start, last + 1, last)
+        for begin, _ in ways:
             if first is not None and begin != first:
                 continue
             if self._late((), self.analysis.root, low, self._high(begin, last)):
-                count += 1
-                if room is None or len(matches) < room:
-                    matches.append(
+                tally.count += 1
+                if tally.builds:
+                    tally.rows.append(
                         [self.rows[self.env[s] - self.base] if self.env[s] >= 0 else -1 for s in slots]
                     )
-        return count
+                if tally.full:
+                    self._leave(ways)
+                    return
+
+    def _leave(self, ways: Generator[Ends, None, None]) -> None:
+        """End a search before its end: nothing stays bound."""
+        ways.close()
+        self.env[:] = [-1] * len(self.env)
+        self.used.clear()
+        self.branch.clear()
 
     def _high(self, first: int, last: int) -> int:
         """Where the interval handed down to the outermost group ends."""
@@ -119,7 +131,7 @@ class Iterative:
             return last + 1
         return self.base + first_beyond(self.axis, self.axis[first - self.base], self.width)
 
-    def _solve(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
+    def _solve(self, node: Node, low: int, high: int, since: int) -> Generator[Ends, None, None]:
         """Bind the slots of a part to events in an open interval, the last of them not before `since`."""
         if node.kind == EVENT:
             yield from self._events(node.slot, low, high, since)

@@ -10,10 +10,13 @@ import numpy as np
 
 from penstock.budget import Bytes, budget_of
 from penstock.errors import BudgetError, ColumnError, PatternError, hint
+from penstock.patterns.quota import Quota
+from penstock.patterns.result import PatternStats
 from penstock.policies import get
 from penstock.units import time_unit
 
 STRATEGIES = ("columnar", "semantic", "object", "iterative")
+CACHING = ("object", "semantic")
 CACHE_POLICIES = ("fifo", "rand", "lru", "lfu", "gdj", "clock", "clock-exp")
 
 
@@ -29,8 +32,8 @@ class Options:
     limit: int | None = None
     max_events: int | None = None
     budget: Any = None
-    policy: Any = "lru"
-    seed: int = 0
+    policy: Any = None  # `lru` where there is a budget
+    seed: int | None = None  # 0
 
     def __post_init__(self) -> None:
         time_unit(self.unit)
@@ -48,13 +51,36 @@ class Options:
                 )
         if not isinstance(self.count_only, bool):
             raise PatternError(f"count_only={self.count_only!r} is not allowed; it must be True or False.")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise PatternError(f"seed={self.seed!r} is not allowed; it must be a whole number.")
-        object.__setattr__(self, "policy", get(self.policy))
-        if self.policy.name not in CACHE_POLICIES:
+        if self.count_only and self.limit is not None:
             raise PatternError(
-                f"policy={self.policy.name!r} cannot manage a cache{hint(self.policy.name, CACHE_POLICIES)}"
+                f"count_only=True with limit={self.limit} is not allowed: a count is of all matches, and a "
+                "limit ends the search; give one of them."
             )
+        seeded = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        if self.seed is not None and not seeded:
+            raise PatternError(f"seed={self.seed!r} is not allowed; it must be a whole number.")
+        self._check_caches()
+
+    def _check_caches(self) -> None:
+        """Refuse what would be ignored: only two strategies have caches, and only a budget needs a policy."""
+        for name in ("budget", "policy", "seed"):
+            if getattr(self, name) is not None and self.strategy not in CACHING:
+                raise PatternError(
+                    f"{name}={getattr(self, name)!r} with strategy={self.strategy!r} is not supported: it is "
+                    "for the caches of the strategies 'object' and 'semantic', and this one has none. To "
+                    "bound the events in memory, give max_events= or take a shorter window."
+                )
+        if self.policy is not None:
+            object.__setattr__(self, "policy", get(self.policy))
+            named = self.policy.name
+            if named not in CACHE_POLICIES:
+                raise PatternError(f"policy={named!r} cannot manage a cache{hint(named, CACHE_POLICIES)}")
+        for name in ("policy", "seed"):
+            if getattr(self, name) is not None and self.budget is None:
+                raise PatternError(
+                    f"{name}= without budget= is not supported: caches without a budget evict nothing. Give "
+                    "a budget in bytes, such as budget='64 MiB'."
+                )
         if self.budget is not None:
             given = budget_of(Bytes(self.budget) if isinstance(self.budget, int) else self.budget)
             if not isinstance(given, Bytes):
@@ -63,15 +89,25 @@ class Options:
                 )
             object.__setattr__(self, "budget", given)
 
-    @property
-    def room(self) -> int | None:
-        """How many matches may be built; None: all."""
-        return 0 if self.count_only else self.limit
+    def quota(self, stats: PatternStats) -> Quota:
+        """How many more matches are wanted after these."""
+        if self.count_only:
+            return Quota(build=0)
+        if self.limit is None:
+            return Quota()
+        return Quota.first(self.limit - stats.matches) if not stats.cut else Quota(0, 0)
 
     def plain(self) -> dict[str, Any]:
         """The same as plain values."""
         found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return found | {
             "budget": None if self.budget is None else self.budget.n,
-            "policy": self.policy.spell(),
+            "policy": None if self.policy is None else self.policy.spell(),
         }
+
+    @classmethod
+    def from_plain(cls, given: dict[str, Any]) -> Options:
+        """The counterpart; snapshots of earlier versions name a policy and a seed where neither acts."""
+        if given["strategy"] not in CACHING or given["budget"] is None:
+            given = given | {"budget": None, "policy": None, "seed": None}
+        return cls(**given)

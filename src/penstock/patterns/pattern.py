@@ -129,14 +129,16 @@ class Pattern:
         limit: int | None = None,
         max_events: int | None = None,
         budget: Any = None,
-        policy: Any = "lru",
-        seed: int = 0,
+        policy: Any = None,
+        seed: int | None = None,
     ) -> PatternRun:
         """All matches in a table of events.
 
         `type` and `time` name its columns; `unit` is that of numeric times. `count_only` counts without
-        building matches, `limit` keeps so many and counts the rest, `max_events` refuses to hold more.
-        `budget` (bytes) and `policy` are for the caches of the strategies `object` and `semantic`.
+        building matches. `limit` stops the search: the run has the first so many matches of the result, and
+        `stats.cut` is 1 if there are more. `max_events` refuses to hold more events.
+        `budget` (bytes), `policy` (`lru`) and `seed` (0) are for the caches of the strategies `object` and
+        `semantic`; other strategies refuse them, and a policy or a seed needs a budget.
 
         >>> import penstock as ps
         >>> events = {"type": ["A", "B", "A", "B"], "ts": [0, 1, 2, 3]}
@@ -169,8 +171,8 @@ class Pattern:
         limit: int | None = None,
         max_events: int | None = None,
         budget: Any = None,
-        policy: Any = "lru",
-        seed: int = 0,
+        policy: Any = None,
+        seed: int | None = None,
     ) -> PatternState:
         """A state that takes events batch by batch, for streams without an end.
 

@@ -18,8 +18,8 @@ class PatternStats:
     (1, 3, 2)
     """
 
-    matches: int = 0
-    cut: int = 0  # matches beyond `limit`, counted and not built
+    matches: int = 0  # all; with a `limit`, those up to the one that ended the search
+    cut: int = 0  # 1: there are matches beyond `limit`; they are not built, and not counted beyond the first
     events: int = 0  # all that came
     held: int = 0  # events in memory at the end
     peak_events: int = 0  # the most events in memory

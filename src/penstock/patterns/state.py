@@ -19,10 +19,12 @@ from penstock.patterns.columnar import Columnar, Found
 from penstock.patterns.kept import Kept
 from penstock.patterns.nodes import Attr
 from penstock.patterns.options import Options
+from penstock.patterns.quota import Quota
 from penstock.patterns.result import PatternRun, PatternStats
 from penstock.patterns.snapshot import pack, unpack
 from penstock.patterns.values import NOTHING, Values
 from penstock.payload import to_arrow
+from penstock.policies import get as get_policy
 
 if TYPE_CHECKING:
     from penstock.patterns.pattern import Pattern
@@ -42,11 +44,12 @@ def backend_of(members: list[Member], options: Options) -> Any:
     if options.strategy == "iterative":
         return Stepwise(Iterative, members)
     budget = None if options.budget is None else options.budget.n
+    policy, seed = options.policy or get_policy("lru"), options.seed or 0
     kind, caches = {
         "object": (ObjectCaching, ObjectCaches),
         "semantic": (SemanticCaching, SemanticCaches),
     }[options.strategy]
-    return Stepwise(kind, members, caches(budget, options.policy, options.seed))
+    return Stepwise(kind, members, caches(budget, policy, seed))
 
 
 class PatternSetState:
@@ -82,7 +85,7 @@ class PatternSetState:
         self._check_open()
         first, batch = self.events, self._batch(events)
         self.kept.add(events, batch.rows, first)
-        found = self._timed(lambda rooms: self.backend.process(batch, rooms))
+        found = self._timed(lambda quotas: self.backend.process(batch, quotas))
         tables = self._tables(found, self.kept.attribute)
         self.kept.forget(self.backend.live_rows)
         return tables
@@ -101,7 +104,7 @@ class PatternSetState:
             return self._tables([self._none(member) for member in self.members], self.kept.attribute)
         self.last = time
         nothing = self._nothing(time)
-        found = self._timed(lambda rooms: self.backend.process(nothing, rooms))
+        found = self._timed(lambda quotas: self.backend.process(nothing, quotas))
         tables = self._tables(found, self.kept.attribute)
         self.kept.forget(self.backend.live_rows)
         return tables
@@ -110,14 +113,14 @@ class PatternSetState:
         """The end of the stream: matches that waited for their window to pass."""
         self._check_open()
         self.ended = True
-        found = self._timed(lambda rooms: self.backend.finish(self.unit or "ms", rooms))
+        found = self._timed(lambda quotas: self.backend.finish(self.unit or "ms", quotas))
         return self._tables(found, self.kept.attribute)
 
     def whole(self, events: Table) -> dict[str, PatternRun]:
         """All of a stream at once."""
         batch = self._batch(events)
-        found = self._timed(lambda rooms: self.backend.process(batch, rooms))
-        late = self._timed(lambda rooms: self.backend.finish(batch.unit, rooms))
+        found = self._timed(lambda quotas: self.backend.process(batch, quotas))
+        late = self._timed(lambda quotas: self.backend.finish(batch.unit, quotas))
         both = [
             Found(0, np.concatenate([some.rows, more.rows]) if len(more.rows) else some.rows)
             for some, more in zip(found, late, strict=True)
@@ -175,12 +178,11 @@ class PatternSetState:
         self.kinds = kinds
         return batch
 
-    def _timed(self, work: Callable[[list[int | None]], list[Found]]) -> list[Found]:
-        limit = self.options.room
+    def _timed(self, work: Callable[[list[Quota]], list[Found]]) -> list[Found]:
         every = list(self.stats.values())
-        rooms = [None if limit is None else max(0, limit - (each.matches - each.cut)) for each in every]
+        quotas = [self.options.quota(each) for each in every]
         began = clock.perf_counter()
-        found = work(rooms)
+        found = work(quotas)
         seconds = clock.perf_counter() - began
         figures = self.backend.figures()
         for stats, each in zip(every, found, strict=True):
@@ -245,7 +247,7 @@ class PatternSetState:
         content = unpack(data)
         try:
             patterns = {name: Pattern.parse(text) for name, text in content["patterns"].items()}
-            state = cls(patterns, options or Options(**content["options"]))
+            state = cls(patterns, options or Options.from_plain(content["options"]))
             state.stats = {name: PatternStats(**stats) for name, stats in content["stats"].items()}
             state.events, state.unit, state.last = content["events"], content["unit"], content["last"]
             state.kept.load(content["kept"], content["kept_rows"])
@@ -295,6 +297,11 @@ class PatternState:
     def options(self) -> Options:
         """How the pattern is run."""
         return self._set.options
+
+    @property
+    def last(self) -> Any:
+        """How far the stream has come: the last time seen, as a number in its unit; None before any."""
+        return self._set.last
 
     @property
     def stats(self) -> PatternStats:

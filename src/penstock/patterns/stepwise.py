@@ -13,6 +13,7 @@ from penstock.patterns.columnar import Found
 from penstock.patterns.iterative import Iterative
 from penstock.patterns.layout import Layout
 from penstock.patterns.memory import Memory
+from penstock.patterns.quota import Quota, Tally
 from penstock.patterns.span import first_within
 
 SLACK = 1_024  # events that may wait to be forgotten together
@@ -92,46 +93,42 @@ class Stepwise:
         for each in self.evaluations:
             each.check()
 
-    def process(self, batch: Batch, rooms: Sequence[int | None]) -> list[Found]:
+    def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
         """The matches that a batch completes."""
         memory = self.memory
         memory.learn(batch)
         for each in self.evaluations:
             each.width = width_of(each.span, batch.unit, batch.axes[each.span.events])
-        counts = [0] * len(self.evaluations)
-        matches: list[list[list[int]]] = [[] for _ in counts]
+        tallies = [Tally(quota) for quota in quotas]
         ends = self.ends
         for i, kind, position in memory.feed(batch):
             if self.ahead or len(memory.rows) > self.roomy:
                 now = {by_events: axis[i].item() for by_events, axis in batch.axes.items()}
-                self._settle(now, rooms, counts, matches)
+                self._settle(now, tallies)
                 if len(memory.rows) > self.roomy:
                     self._forget(now)
                     self.roomy = len(memory.rows) + SLACK
             for each in ends[kind]:
-                number = each.number
-                counts[number] += each.collect(position, None, rooms[number], matches[number])
+                each.collect(position, None, tallies[each.number])
         if None not in batch.ends.values():
-            self._settle(batch.ends, rooms, counts, matches)
+            self._settle(batch.ends, tallies)
             self._forget(batch.ends)
-        return self._told(counts, matches)
+        return self._told(tallies)
 
-    def finish(self, unit: str, rooms: Sequence[int | None]) -> list[Found]:
+    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[Found]:
         """The matches that waited for their window to pass."""
-        counts = [0] * len(self.evaluations)
-        matches: list[list[list[int]]] = [[] for _ in counts]
-        self._settle({}, rooms, counts, matches)
-        return self._told(counts, matches)
+        tallies = [Tally(quota) for quota in quotas]
+        self._settle({}, tallies)
+        return self._told(tallies)
 
-    def _settle(self, now: dict[bool, Any], rooms: Any, counts: list[int], matches: Any) -> None:
+    def _settle(self, now: dict[bool, Any], tallies: list[Tally]) -> None:
         for each in self.ahead:
-            number = each.number
-            counts[number] += each.settle(now.get(each.span.events), rooms[number], matches[number])
+            each.settle(now.get(each.span.events), tallies[each.number])
 
-    def _told(self, counts: list[int], matches: list[list[list[int]]]) -> list[Found]:
+    def _told(self, tallies: list[Tally]) -> list[Found]:
         return [
-            Found(count, np.array(rows, np.int64).reshape(len(rows), len(each.analysis.columns)))
-            for each, count, rows in zip(self.evaluations, counts, matches, strict=True)
+            Found(tally.count, np.array(tally.rows, np.int64).reshape(-1, len(each.analysis.columns)))
+            for each, tally in zip(self.evaluations, tallies, strict=True)
         ]
 
     def _forget(self, now: dict[bool, Any]) -> None:

@@ -25,7 +25,8 @@ from penstock.spark import session
 from penstock.spark.buckets import labels
 from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
 from penstock.spark.event_processor import EventProcessor
-from penstock.spark.matcher import END, START, Figures, Matcher, MatchSpec
+from penstock.spark.match_stream import END, START, MatchSpec
+from penstock.spark.matcher import Figures, Matcher
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
 from penstock.spark.schema import mapped, quoted
 from penstock.window import Within
@@ -41,7 +42,7 @@ def match_pattern(
     lateness: Any = "0 seconds",
     order: str | Sequence[str] | None = None,
     budget: Any = None,
-    policy: str = "lru",
+    policy: str | None = None,
     strategy: str = "columnar",
     max_events: int | None = None,
     unit: str = "ms",
@@ -111,7 +112,7 @@ def match_pattern(
     inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
     keys = given or inferred
     buckets = session.partitions(events.sparkSession) if keys else 1
-    cut = Options(budget=budget).budget
+    share = Options(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
     spec = MatchSpec(
         pattern=pattern,
         type=type,
@@ -122,7 +123,7 @@ def match_pattern(
         order=tuple(ties if order is not None else [c for c in events.columns if c != time]),
         keys=() if set(given) <= set(inferred) else tuple(given),
         strategy=strategy,
-        budget=None if cut is None else max(1, cut.n // buckets),
+        budget=None if share is None else max(1, share.n // buckets),
         policy=policy,
         max_events=max_events,
         buckets=buckets,

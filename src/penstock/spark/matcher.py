@@ -14,58 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
-from penstock.patterns import Attr, Pattern, PatternState, snapshot
+from penstock.patterns import snapshot
 from penstock.spark.bucket import Batch
+from penstock.spark.match_partitions import Partitions
+from penstock.spark.match_stream import MatchSpec
 from penstock.spark.pack import as_numbers, from_blob, to_blob
-
-START, END = "match_start", "match_end"
-
-
-@dataclass(frozen=True)
-class MatchSpec:
-    """A pattern as every bucket runs it."""
-
-    pattern: Pattern
-    type: str
-    time: str
-    dtype: str  # of the times as numbers
-    unit: str
-    lateness: float
-    order: tuple[str, ...]  # columns that decide between events of one time
-    keys: tuple[str, ...]  # of which every value is a stream of its own
-    strategy: str
-    budget: Any = None
-    policy: str = "lru"
-    max_events: int | None = None
-    buckets: int = 1
-
-    @property
-    def types(self) -> pa.Array:
-        """The types of events that the pattern names."""
-        return pa.array(sorted({slot.type for slot in self.pattern.analysis.slots}))
-
-    def start(self) -> PatternState:
-        """A fresh state; matches come as row numbers of all variables."""
-        plain = Pattern(self.pattern.expression, self.pattern.within)
-        return plain.start(
-            self.type,
-            self.time,
-            strategy=self.strategy,
-            unit=self.unit,
-            max_events=self.max_events,
-            budget=self.budget,
-            policy=self.policy,
-        )
-
-    def fixed(self) -> dict[str, str]:
-        """What may not change when a query is restarted from its checkpoint, in words."""
-        return {
-            "the pattern": str(self.pattern),
-            "the columns of type and time": str((self.type, self.time, self.unit, self.dtype)),
-            "the partitioning": str(self.keys),
-            "the strategy": self.strategy,
-            "the number of buckets": str(self.buckets),
-        }
 
 
 @dataclass
@@ -82,93 +35,12 @@ class Figures:
     replayed: int = 0  # batches
 
 
-class Stream:
-    """One stream of events: the state of the pattern, and the rows that matches may still need."""
-
-    def __init__(self, spec: MatchSpec) -> None:
-        self.spec = spec
-        self.state = spec.start()
-        self.rows = np.empty(0, np.int64)
-        self.table: pa.Table | None = None
-
-    def process(self, events: pa.Table, progress: Any) -> pa.Table | None:
-        """The matches that events in order complete, and those that the progress settles."""
-        parts = []
-        if events.num_rows:
-            first = self.state.stats.events
-            self.rows = np.concatenate([self.rows, first + np.arange(events.num_rows)])
-            self.table = events if self.table is None else pa.concat_tables([self.table, events])
-            parts.append(self._filled(self.state.process(events)))
-        if progress is not None:
-            parts.append(self._filled(self.state.advance(progress)))
-        self._forget()
-        found = [part for part in parts if part is not None]
-        return pa.concat_tables(found) if found else None
-
-    def finish(self) -> pa.Table | None:
-        """The end of the stream."""
-        return self._filled(self.state.finish())
-
-    def _forget(self) -> None:
-        if self.table is None:
-            return
-        live = np.isin(self.rows, self.state.backend.live_rows)
-        if not live.all():
-            self.rows, self.table = self.rows[live], self.table.filter(pa.array(live)).combine_chunks()
-
-    def _filled(self, matches: pa.Table) -> pa.Table | None:
-        """Row numbers replaced by what RETURN asks for, with the time of the first and the last event."""
-        if not matches.num_rows or self.table is None:
-            return None
-        spec = self.spec
-        places = {}
-        for name in matches.column_names:
-            numbers = matches[name].fill_null(-1).to_numpy()
-            at = np.minimum(np.searchsorted(self.rows, numbers), len(self.rows) - 1)
-            places[name] = pa.array(at, pa.int64(), mask=numbers < 0)
-        out = {}
-        items = spec.pattern.returns
-        for name, what in [(i.name, i.what) for i in items] or [(v, v) for v in spec.pattern.variables]:
-            if isinstance(what, Attr):
-                out[name] = self.table[what.name].take(places[what.var])
-            else:
-                out[name] = _struct(self.table, places[what])
-        # Rows stand in stream order, so the first and the last of a match are the smallest and the largest.
-        every = np.column_stack([place.fill_null(-1).to_numpy() for place in places.values()])
-        last = every.max(axis=1)
-        first = np.where(every < 0, last[:, None], every).min(axis=1)
-        out[START] = self.table[spec.time].take(pa.array(first))
-        out[END] = self.table[spec.time].take(pa.array(last))
-        return pa.table(out)
-
-    def dump(self) -> dict[str, Any]:
-        """The state as plain values."""
-        table = None if self.table is None else to_blob(self.table)
-        return {"state": self.state.snapshot(), "rows": self.rows.tobytes(), "table": table}
-
-    @classmethod
-    def load(cls, spec: MatchSpec, content: dict[str, Any]) -> Stream:
-        """The counterpart."""
-        stream = cls(spec)
-        stream.state = PatternState.restore(content["state"], stream.state.options)
-        stream.rows = np.frombuffer(content["rows"], np.int64)
-        stream.table = None if content["table"] is None else from_blob(content["table"])
-        return stream
-
-
-def _struct(table: pa.Table, places: pa.Array) -> pa.Array:
-    """Whole events, null where a variable is not bound."""
-    taken = table.take(places)
-    arrays = [pa.concat_arrays(taken[name].chunks) for name in table.column_names]
-    return pa.StructArray.from_arrays(arrays, fields=list(taken.schema), mask=pc.is_null(places))
-
-
 class Matcher:
     """The streams of a bucket, and the events that wait until none before them can come."""
 
     def __init__(self, spec: MatchSpec) -> None:
         self.spec = spec
-        self.streams: dict[str, Stream] = {}
+        self.partitions = Partitions(spec)
         self.waiting: pa.Table | None = None
         self.latest: Any = None  # the largest time seen
         self.released: Any = None  # events up to here are in the streams
@@ -244,42 +116,20 @@ class Matcher:
         return events.take(pa.array(order))
 
     def _matched(self, events: pa.Table, progress: Any) -> list[pa.Table]:
-        out = []
-        parts = self._split(events)
-        for key, part in parts.items():
-            stream = self.streams.get(key)
-            if stream is None:
-                stream = self.streams[key] = Stream(self.spec)
-            out.append(stream.process(part, progress))
-        for key, stream in self.streams.items():
-            if key not in parts:
-                out.append(stream.process(events.slice(0, 0), progress))
-        self.figures.held = sum(stream.state.backend.held for stream in self.streams.values())
-        found = [table for table in out if table is not None]
+        found = self.partitions.process(events, progress)
+        self.figures.held = self.partitions.held
         self.figures.matches = sum(table.num_rows for table in found)
         return found
 
-    def _split(self, events: pa.Table) -> dict[str, pa.Table]:
-        """The events of each value of the keys, in their order."""
-        if not self.spec.keys or not events.num_rows:
-            return {"": events} if events.num_rows else {}
-        frame = pa.table({str(i): events[name] for i, name in enumerate(self.spec.keys)}).to_pandas()
-        codes = frame.groupby(list(frame.columns), dropna=False, sort=False).ngroup().to_numpy()
-        parts = {}
-        for code in range(codes.max() + 1):
-            part = events.filter(pa.array(codes == code))
-            parts[repr([part[name][0].as_py() for name in self.spec.keys])] = part
-        return parts
-
     def ordered(self, events: pa.Table) -> list[pa.Table]:
         """Events of a stream that is sorted already, for batch DataFrames."""
-        valid = pc.is_valid(as_numbers(events[self.spec.time], self.spec.dtype))
-        return self._matched(self._relevant(events.filter(valid)), None)
+        times = as_numbers(events[self.spec.time], self.spec.dtype)
+        latest = pc.max(times).as_py()  # none before it is to come
+        return self._matched(self._relevant(events.filter(pc.is_valid(times))), latest)
 
     def finish(self) -> list[pa.Table]:
         """The end of all streams."""
-        found = [stream.finish() for stream in self.streams.values()]
-        return [table for table in found if table is not None]
+        return self.partitions.finish()
 
     def adapt(self) -> bool:
         """There is nothing to adapt: caches are filled anew, within whatever budget."""
@@ -288,7 +138,7 @@ class Matcher:
     def to_bytes(self) -> bytes:
         """The state of the bucket, for a snapshot."""
         content = {
-            "streams": {key: stream.dump() for key, stream in self.streams.items()},
+            "streams": self.partitions.dump(),
             "waiting": None if self.waiting is None else to_blob(self.waiting),
             "latest": self.latest,
             "released": self.released,
@@ -301,7 +151,7 @@ class Matcher:
         content = snapshot.unpack(data)
         matcher = cls(spec)
         try:
-            matcher.streams = {key: Stream.load(spec, part) for key, part in content["streams"].items()}
+            matcher.partitions.load(content["streams"])
             matcher.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
             matcher.latest, matcher.released = content["latest"], content["released"]
         except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
