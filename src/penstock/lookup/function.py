@@ -100,7 +100,7 @@ def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mappi
     if strange:
         raise FetchError(
             f"The fetch function returned {strange:,} rows under keys that were not asked for "
-            f"({len(keys):,} were); a row has the key that was asked for, spelt in the same way and of the same "
+            f"({len(keys):,} were); a row has the key that was asked for, in the same spelling and "
             "type. Return a list with a row or None per key if the table spells keys in another way."
         )
     return [by_key.get(key) for key in keys]
