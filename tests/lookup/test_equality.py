@@ -1,4 +1,4 @@
-"""The database decides what is equal: every answer is that of the one-key statement, run by the plain driver."""
+"""The database decides what is equal: every answer is that of the one-key statement by the plain driver."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ COLUMNS: dict[str, tuple[list[str], list[list[Any]]]] = {
     "double precision": (["0.1", "2"], [["0.1", "1e-1", "2.0"], [0.1, 2.0, 2.5], [2, 3], [Decimal("0.1")]]),
     "numeric(20,4)": (
         ["1.5000", "9007199254740993"],
-        [["1.5", "1.50000", "x"], [1.5, 9007199254740992.0], [9007199254740993, 2], [Decimal("1.50"), Decimal(7)]],
+        [["1.5", "1.50000", "x"], [1.5, 2.0**53], [2**53 + 1, 2], [Decimal("1.50"), Decimal(7)]],
     ),
-    "integer": (["7", "16777217"], [[7, 16777217, 2**40], [7.0, 7.5, 2.0**40], [Decimal("7.0"), Decimal("7.5")]]),
+    "integer": (["7", "16777217"], [
+        [7, 16777217, 2**40], [7.0, 7.5, 2.0**40], [Decimal("7.0"), Decimal("0.5")]]),
     "bigint": (["7", "9007199254740993"], [[7, 9007199254740993, 9007199254740992, None], [7.0, 8.5, None]]),
     "smallint": (["7", "300"], [[7, 300, 70_000, 2**62], [7.0, 0.5]]),
     "boolean": (["true", "false"], [[True, False], ["t", "off", "perhaps"]]),
@@ -99,7 +100,7 @@ def one_by_one(connection: Any, statement: str, keys: list[Any]) -> list[Any]:
 
 
 def looked_up(table: Any, keys: list[Any], **options: Any) -> tuple[list[Any], Any]:
-    lookup = ps.LookupCache(table, key="k", budget=50, policy="lru", **options)
+    lookup = ps.LookupCache(table, key="k", budget=5_000, policy="lru", **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         state = lookup.start()
@@ -148,7 +149,7 @@ def test_tables_on_postgresql(served: tuple[str, Any], kind: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if "refused" in expected:
-                with pytest.raises(PenstockError, match="cast|operator does not exist"):
+                with pytest.raises(PenstockError, match=r"cast|operator does not exist"):
                     lookup.run({"id": keys}, on="id")
                 continue
             run = lookup.run({"id": keys}, on="id")
@@ -198,7 +199,7 @@ def test_aggregates_on_postgresql(served: tuple[str, Any], keys: list[Any]) -> N
 
 
 def test_rows_of_other_keys_do_not_fail(served: tuple[str, Any]) -> None:
-    """The server may compute a filter for the whole table if many keys are joined; for one key it does not."""
+    """With many keys the server may compute a filter for the whole table; with one it does not."""
     url, connection = served
     connection.execute("CREATE TABLE divided (k integer PRIMARY KEY, n integer)")
     connection.execute("INSERT INTO divided SELECT i, i % 50 FROM generate_series(1, 3000) AS i")
@@ -343,6 +344,7 @@ def test_one_and_one_point_nought_have_rows_of_their_own(url: str) -> None:
     for keys, halves in (([3], [1]), ([3.0], [1.5]), ([3], [1])):
         assert state.process({"k": keys}, on="k")["half"].to_pylist() == halves
     assert (state.stats.hits, state.stats.misses) == (1, 2)
+    state.spec.source.close()
 
 
 def test_nanoseconds_are_not_cut(url: str) -> None:
@@ -361,7 +363,7 @@ def test_a_malformed_key_has_no_row(served: tuple[str, Any]) -> None:
     state = lookup.start()
     with pytest.warns(UserWarning, match="cannot read 2 of the keys") as told:
         found = state.process({"k": ["secret-1", UUIDS[1], "secret-2", UUIDS[0]]}, on="k")
-        state.process({"k": ["secret-3", UUIDS[1], "secret-1"]}, on="k")
+    state.process({"k": ["secret-3", UUIDS[1], "secret-1"]}, on="k")  # does not warn again
     assert found["v"].to_pylist() == [None, 2, None, 1]
     assert len(told) == 1
     assert "secret" not in str(told[0].message)
@@ -392,16 +394,13 @@ def chain(error: BaseException | None) -> str:
 
 def test_no_error_tells_keys_or_values(url: str) -> None:
     secret = "s3cret"
+    cannot = "json_extract(:k, '$')" if url.startswith("sqlite") else "CAST(:k AS integer)"
     cases: list[tuple[Any, list[Any], dict[str, Any]]] = [
         ((url, "items"), [secret], {}),
         ((url, "people"), [secret], {"missing": "error"}),
         ("SELECT nothing FROM people WHERE who = :k", [secret], {"url": url}),
         ("SELECT who AS a FROM people WHERE who <> :k", [secret], {"url": url}),
-        (
-            "SELECT CAST(:k AS integer) / 0 AS a",
-            [secret],
-            {"url": url, "malformed": "error", "missing": "error"},
-        ),
+        (f"SELECT {cannot} AS a", [secret], {"url": url, "malformed": "error"}),
         ("SELECT :k AS a", [secret], {"url": url, "schema": {"a": "int64"}}),
         ((url, "people"), [secret, 5], {}),
         (lambda keys: secret, [secret], {}),
