@@ -161,6 +161,44 @@ def test_postgresql_is_killed_under_a_stream(spark: Any, server: Any, tmp_path: 
     assert rows_of(pd.concat(parts.values())) == wanted(pd.concat(frames), "left")
 
 
+def test_the_database_decides_what_is_equal(spark: Any, server: Any, tmp_path: Path) -> None:
+    """UUIDs as texts, one of them malformed, in every batch: the query goes on and finds what the table has."""
+    import psycopg
+
+    known = [f"00000000-0000-0000-0000-00000000000{i}" for i in range(8)]
+    with psycopg.connect(url_of(server), autocommit=True) as connection:
+        connection.execute("CREATE TABLE things (id uuid, amount float)")
+        for i, each in enumerate(known):
+            connection.execute("INSERT INTO things VALUES (%s, %s), (%s, 1)", [each, i, each])
+    asked = [*known, known[7].replace("-", ""), "{" + known[6] + "}", "not-a-uuid", None]
+    totals = [float(i + 1) for i in range(8)] + [8.0, 7.0, None, None]
+    folder, parts = tmp_path / "in", []
+    folder.mkdir()
+    for i in range(2):
+        pd.DataFrame({"item": asked, "n": range(len(asked))}).to_parquet(folder / f"{i}.parquet")
+    total = "SELECT sum(amount) AS total FROM things WHERE id = :id HAVING count(*) > 0"
+    options: dict[str, Any] = {"on": "item", "key": "id", "budget": 40, "policy": "lru", "buckets": 2}
+    options |= {"url": url_of(server), "schema": {"total": pa.float64()}}
+    stream = spark.readStream.schema("item string, n long").option("maxFilesPerTrigger", 1)
+    query = (
+        lookup_join(stream.parquet(str(folder)), total, **options)
+        .writeStream.foreachBatch(lambda frame, number: parts.append(frame.toPandas()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert len(parts) == 2
+    for part in parts:
+        found = part.sort_values("n")["total"].astype(object)
+        assert found.where(found.notna(), None).tolist() == totals
+    told = [progress["observedMetrics"]["penstock-lookup"] for progress in query.recentProgress]
+    assert [each["malformedCount"] for each in told] == [1, 0]  # remembered as absent
+    batch = lookup_join(spark.read.parquet(str(folder / "0.parquet")), total, **options).toPandas()
+    found = batch.sort_values("n")["total"].astype(object)
+    assert found.where(found.notna(), None).tolist() == totals
+
+
 def test_a_model_of_the_whole_stream_needs_one_bucket(spark: Any, table: tuple[str, str]) -> None:
     frame = spark.createDataFrame(events(0, 200))
     walk = ps.policies.Heeb(model=ps.models.RandomWalk(0, 5))

@@ -13,17 +13,18 @@ from penstock.budget import Bytes, Tuples, budget_of
 from penstock.caching.cache import caching_policy, weighing_names
 from penstock.columns import Table, column_names, row_count
 from penstock.errors import BudgetError, ColumnError, PenstockError, UnknownPolicyError, hint
+from penstock.lookup.events import to_events
 from penstock.lookup.function import Function
 from penstock.lookup.keys import keys_of
 from penstock.lookup.retry import Retry
 from penstock.lookup.source import Source
 from penstock.lookup.state import LookupState
 from penstock.lookup.stats import LookupRun
-from penstock.payload import to_arrow
 from penstock.policies import Policy
 from penstock.units import duration
 
 MISSING = ("null", "drop", "error")
+MALFORMED = ("missing", "error")
 
 
 class LookupCache:
@@ -46,6 +47,9 @@ class LookupCache:
     missing
         What becomes of events whose key the table does not have: `"null"` (a left join), `"drop"` (an inner
         join) or `"error"`.
+    malformed
+        What becomes of keys that the table cannot read, such as `"abc"` where it has UUIDs: `"missing"` (they
+        have no row, are counted, and warn once) or `"error"`.
     negative
         Whether keys that the table does not have are remembered too.
     cost
@@ -89,6 +93,7 @@ class LookupCache:
         policy: str | Policy = "auto",
         ttl: float | str | None = None,
         missing: str = "null",
+        malformed: str = "missing",
         negative: bool = True,
         cost: str | Mapping[Any, float] | Callable[[Any], float] | None = None,
         url: Any = None,
@@ -111,6 +116,8 @@ class LookupCache:
         self.ttl = _seconds(ttl)
         if missing not in MISSING:
             raise PenstockError(f"missing={missing!r} is not known{hint(missing, MISSING)}")
+        if malformed not in MALFORMED:
+            raise PenstockError(f"malformed={malformed!r} is not known{hint(malformed, MALFORMED)}")
         if not isinstance(negative, bool):
             raise PenstockError(f"negative={negative!r} is not allowed; it must be true or false.")
         if self.policy.needs_future and not negative:
@@ -133,7 +140,7 @@ class LookupCache:
         for what, number in (("timeout", timeout), ("backoff", backoff)):
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
                 raise PenstockError(f"{what}={number!r} is not allowed; it must be seconds above 0.")
-        self.missing, self.negative, self.cost = missing, negative, cost
+        self.missing, self.malformed, self.negative, self.cost = missing, malformed, negative, cost
         self.batch, self.suffix, self.seed, self.clock = batch, suffix, seed, clock
         shape = None if schema is None else _schema(schema, self.key)
         retry = Retry(float(timeout), float(backoff))
@@ -190,11 +197,11 @@ class LookupCache:
                 raise ColumnError(f"The stream has no column {column!r}{hint(column, given)}")
         row_count(stream)
         began = time.perf_counter()
-        events = to_arrow(stream)
+        events = to_events(stream)
         trace = None
         if self.policy.needs_future:
-            whole = keys_of(events, names)
-            trace = whole.ids[whole.code[whole.code >= 0]]
+            every = keys_of(events, names, self.source.whole)
+            trace = every.ids[every.code[every.code >= 0]]
         state = self.start(trace)
         try:
             parts = [

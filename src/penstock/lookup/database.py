@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ColumnError, FetchError, PenstockError, hint
+from penstock.lookup.ask import Answer, Asker, MalformedKeyError, OneByOne, SQLiteSelect, SQLiteTable, Union
+from penstock.lookup.postgres import Lateral
+from penstock.lookup.refusals import reason_of
 from penstock.lookup.retry import Retry
-from penstock.lookup.source import Fetched, Key, to_rows
-from penstock.lookup.statement import Bound, bound_of
-from penstock.lookup.types import NEVER, arrow_type, arrow_value, as_key
+from penstock.lookup.source import Fetched, Key, KeyRefusedError, to_rows
+from penstock.lookup.statement import OneKey, of_table, one_key
+from penstock.lookup.types import NEVER, arrow_type, arrow_value, as_key, refuse_nanoseconds
 
-MOST_PARAMETERS = 30_000  # of one query; SQLite takes 32,766
+MOST_PARAMETERS = 4_000  # keys of one query; SQLite takes 32,766 values, of which a key may have six
+Result = TypeVar("Result")
 _PASSING = ("locked", "busy", "unable to open", "disk i/o")  # what may pass, of SQLite's errors
 
 
@@ -49,13 +53,14 @@ class Database:
         self._url = url.url if self._engine is not None else _url(url)
         self._what, self._given, self._columns = what, schema, columns
         self._table: Any = what if isinstance(what, sqlalchemy.Table) else None
-        self._bound: Bound | None = None
+        self._one: OneKey | None = None  # of a SELECT
+        self._asker: Asker | None = None
         if self._table is None and not (isinstance(what, str) and " " not in what.strip()):
             if len(key) > 1:
                 raise PenstockError(
                     "A SELECT for lookups has one bound key; give a table for composite keys."
                 )
-            self._bound = bound_of(what, key[0])
+            self._one = one_key(what)
         if self._table is not None:
             self._check_columns()
 
@@ -67,6 +72,7 @@ class Database:
         return {
             **vars(self),
             "_engine": None,
+            "_asker": None,
             "_own": True,
             "_url": self._url.render_as_string(hide_password=False),
         }
@@ -79,7 +85,7 @@ class Database:
         """The pool of connections; each has a time limit for connecting and for statements."""
         if self._engine is None:
             name, limit = self._url.get_backend_name(), self.retry.timeout
-            options: dict[str, Any] = {"pool_pre_ping": False}
+            options: dict[str, Any] = {"pool_pre_ping": False, "hide_parameters": True}
             if name == "postgresql":
                 options["connect_args"] = {
                     "connect_timeout": max(2, int(limit)),
@@ -95,7 +101,7 @@ class Database:
     @property
     def schema(self) -> pa.Schema | None:
         """The columns of the table without its key; of a SELECT only if they were given."""
-        if self._given is not None or self._bound is not None:
+        if self._given is not None or self._one is not None:
             return self._given
         return pa.schema([(c.name, arrow_type(c.type)) for c in self._values()])
 
@@ -128,97 +134,121 @@ class Database:
             c for c in self.table.columns if c.name not in self.key and (wanted is None or c.name in wanted)
         ]
 
+    @property
+    def whole(self) -> bool:
+        """Whether whole floats may be asked for as whole numbers: where keys are only compared by `=`."""
+        return self._one is None or self._one.compares
+
+    @property
+    def asker(self) -> Asker:
+        """How this database is asked for many keys."""
+        if self._asker is None:
+            dialect, most = self.engine.dialect, self.most
+            if self._one is None:
+                columns, values = [self.table.columns[name] for name in self.key], self._values()
+                if dialect.name == "sqlite":
+                    self._asker = SQLiteTable(columns, values, dialect, most)
+                else:
+                    one = of_table(columns, values)
+                    self._asker = Lateral(one, most) if dialect.name == "postgresql" else Union(one, most)
+            elif dialect.name == "postgresql":
+                self._asker = Lateral(self._one, most)
+            elif dialect.name == "sqlite" and self._one.is_text:
+                self._asker = SQLiteSelect(self._one)
+            else:
+                self._asker = OneByOne(self._one)
+        return self._asker
+
     def fetch(self, keys: list[Key], failed: Any) -> Fetched:
         """The rows of these keys; a key with several rows is refused."""
-        asked = list(self._asked(keys))
-        parts = [asked[i : i + self._size] for i in range(0, len(asked), self._size)]
+        asked, asker = self._asked(keys), self.asker
+        self._try(lambda: self._learn(asker), failed)
+        parts: list[list[tuple[int, Key]]] = []
+        for group in _rebased(lambda: asker.groups([key for _, key in asked]), asked):
+            ranges = range(0, len(group), asker.most)
+            parts += [[asked[i] for i in group[start : start + asker.most]] for start in ranges]
         threads = 1 if self.engine.dialect.name == "sqlite" else min(self.connections, len(parts))
         if threads > 1:
             with ThreadPoolExecutor(threads) as pool:
-                answers = list(pool.map(lambda part: self._query([key for _, key in part], failed), parts))
+                answers = list(pool.map(lambda part: self._query(part, failed), parts))
         else:
-            answers = [self._query([key for _, key in part], failed) for part in parts]
+            answers = [self._query(part, failed) for part in parts]
         place, seconds = np.full(len(keys), -1, np.int64), np.zeros(len(keys))
         rows: list[dict[str, Any]] = []
-        for part, (found, took) in zip(parts, answers, strict=True):
-            for at, key in part:
-                seconds[at] = took / len(part)
-                if key in found:
-                    place[at] = len(rows)
-                    rows.append(found[key])
-        return Fetched(to_rows(rows, self.schema), place, seconds, len(parts))
+        schema = self.schema
+        for part, answer in zip(parts, answers, strict=True):
+            seconds[[at for at, _ in part]] = answer.seconds / len(part)
+            for at, row in answer.rows:
+                if place[at] >= 0:
+                    raise KeyRefusedError(
+                        at,
+                        "The table has several rows for the key of {row}; a lookup needs a unique key.",
+                    )
+                place[at] = len(rows)
+                rows.append(self._value(row, schema))
+        malformed = tuple(at for answer in answers for at in answer.malformed)
+        return Fetched(
+            to_rows(rows, schema), place, seconds, sum(answer.queries for answer in answers), malformed
+        )
 
-    @property
-    def _size(self) -> int:
-        return self.most if self._bound is None or self._bound.many else 1
-
-    def _asked(self, keys: list[Key]) -> Iterator[tuple[int, Key]]:
+    def _asked(self, keys: list[Key]) -> list[tuple[int, Key]]:
         """The keys that can be there, as the database compares them, with their number."""
-        if self._bound is not None:
-            yield from enumerate(keys)
-            return
+        for at, key in enumerate(keys):
+            for part, name in zip(key, self.key, strict=True):
+                refuse_nanoseconds(part, name, at)
+        if self._one is not None:
+            return list(enumerate(keys))
         kinds = [self.table.columns[name].type for name in self.key]
+        dialect, found = self.engine.dialect.name, []
         for at, key in enumerate(keys):
             parts = tuple(
-                as_key(part, kind, name) for part, kind, name in zip(key, kinds, self.key, strict=True)
+                as_key(part, kind, name, dialect, at)
+                for part, kind, name in zip(key, kinds, self.key, strict=True)
             )
             if NEVER not in parts:
-                yield at, parts
-
-    def _query(self, keys: list[Key], failed: Any) -> tuple[dict[Key, dict[str, Any]], float]:
-        """One round trip: the rows by key, and what it took."""
-        statement, parameters = self._statement(keys)
-        began = time.perf_counter()
-
-        def ask() -> list[Any]:
-            with self.engine.connect() as connection:
-                return [dict(row) for row in connection.execute(statement, parameters).mappings()]
-
-        answer = self._try(ask, failed)
-        return self._by_key(answer, keys), time.perf_counter() - began
-
-    def _by_key(self, answer: list[dict[str, Any]], keys: list[Key]) -> dict[Key, dict[str, Any]]:
-        schema, found = self.schema, {}
-        for row in answer:
-            if self._bound is not None and not self._bound.many:
-                key = keys[0]
-            else:
-                if self.key[0] not in row:
-                    raise ColumnError(
-                        f"The SELECT does not have the key {self.key[0]!r} among its columns"
-                        f"{hint(self.key[0], row)}"
-                    )
-                key = tuple(row[name] for name in self.key)
-            if key in found:
-                told = key[0] if len(key) == 1 else key
-                raise ColumnError(
-                    f"The table has several rows for the key {told!r}; a lookup needs a key that is unique."
-                )
-            values = {name: value for name, value in row.items() if name not in self.key}
-            if schema is not None:
-                values = {field.name: arrow_value(values.get(field.name), field.type) for field in schema}
-            found[key] = values
+                found.append((at, parts))
         return found
 
-    def _statement(self, keys: list[Key]) -> tuple[Any, dict[str, Any]]:
-        sa = _sqlalchemy()
-        if self._bound is not None:
-            plain = [key[0] for key in keys]
-            return self._bound.statement, {self._bound.parameter: plain if self._bound.many else plain[0]}
-        columns = [self.table.columns[name] for name in self.key]
-        wanted = sa.select(*columns, *self._values())
-        if len(columns) > 1:
-            bound = sa.bindparam("keys", expanding=True)
-            return wanted.where(sa.tuple_(*columns).in_(bound)), {"keys": keys}
-        plain = [key[0] for key in keys]
-        if self.engine.dialect.name == "postgresql":
-            kind = columns[0].type
-            if isinstance(kind, sa.Integer):
-                kind = sa.BigInteger()  # a key beyond a column of 32 bits is no error
-            return wanted.where(columns[0] == sa.any_(sa.bindparam("keys", type_=sa.ARRAY(kind)))), {
-                "keys": plain
-            }
-        return wanted.where(columns[0].in_(sa.bindparam("keys", expanding=True))), {"keys": plain}
+    def _learn(self, asker: Asker) -> None:
+        with self.engine.connect() as connection:
+            asker.learn(connection)
+
+    def _query(self, part: list[tuple[int, Key]], failed: Any) -> Answer:
+        """The rows of some keys: in one query, or in several until those that are malformed are alone."""
+        whole, began = Answer(queries=0), time.perf_counter()
+        waiting = [(part, False)]
+        while waiting:
+            some, careful = waiting.pop()
+            found = _rebased(lambda: self._try(lambda: self._ask(some, careful), failed), some)  # noqa: B023
+            if found is not None:
+                whole.rows += [(some[n][0], row) for n, row in found.rows]
+                whole.malformed += [some[n][0] for n in found.malformed]
+                whole.queries += found.queries
+                continue
+            whole.queries += 1
+            half = len(some) // 2
+            if not careful:
+                waiting.append((some, True))
+            elif half:
+                waiting += [(some[:half], True), (some[half:], True)]
+            else:
+                whole.malformed.append(some[0][0])
+        whole.seconds = time.perf_counter() - began
+        return whole
+
+    def _ask(self, part: list[tuple[int, Key]], careful: bool) -> Answer | None:
+        """The answer for some keys; None if the database cannot read one of them."""
+        try:
+            with self.engine.connect() as connection:
+                return self.asker.ask(connection, [key for _, key in part], careful)
+        except (_sqlalchemy().exc.DataError, MalformedKeyError):
+            return None
+
+    def _value(self, row: dict[str, Any], schema: pa.Schema | None) -> dict[str, Any]:
+        """A row without its key, as Arrow takes it."""
+        if schema is None:
+            return {name: value for name, value in row.items() if name not in self.key}
+        return {field.name: arrow_value(row.get(field.name), field.type) for field in schema}
 
     def _try(self, action: Any, failed: Any = lambda error: None) -> Any:
         def told(error: Exception) -> None:
@@ -227,10 +257,10 @@ class Database:
                 self.engine.dispose()  # what is left of lost connections
 
         try:
-            return self.retry.call(action, self._passing, told)
+            return self.retry.call(action, self._passing, told, reason_of)
         except _sqlalchemy().exc.SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise FetchError(f"The database refuses the query: {reason}") from error
+            reason = reason_of(error)
+        raise FetchError(f"The database refuses the query: {reason}")  # not chained: its error tells keys
 
     def _passing(self, error: Exception) -> bool:
         """Whether an error may be gone at the next attempt."""
@@ -247,6 +277,15 @@ class Database:
         """Give back the connections."""
         if self._own and self._engine is not None:
             self._engine.dispose()
+
+
+def _rebased(action: Callable[[], Result], part: list[tuple[int, Key]]) -> Result:
+    """What an action gives; a key that it refuses is told by its number among all."""
+    try:
+        return action()
+    except KeyRefusedError as error:
+        at, text = part[error.at][0], error.text
+    raise KeyRefusedError(at, text)
 
 
 def database_of(given: Any, url: Any, name: str | None, key: tuple[str, ...], **options: Any) -> Database:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,8 @@ class Function:
     most: int = 1_000
     retry: Retry = field(default_factory=Retry)
     temporary: tuple[type[BaseException], ...] = (OSError, TimeoutError)
+
+    whole: ClassVar[bool] = True
 
     def fetch(self, keys: list[Key], failed: Any) -> Fetched:
         """Call the function for these keys.
@@ -88,7 +90,19 @@ def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mappi
                 f"have the key ({', '.join(names)}); {_wrong(row)}"
             )
         parts = tuple(row[name] for name in names)
-        by_key[parts[0] if len(parts) == 1 else parts] = row
+        one = parts[0] if len(parts) == 1 else parts
+        if one in by_key:
+            raise FetchError(
+                "The fetch function returned several rows for one key; a lookup needs a key that is unique."
+            )
+        by_key[one] = row
+    strange = len(by_key.keys() - set(keys))
+    if strange:
+        raise FetchError(
+            f"The fetch function returned {strange:,} rows under keys that were not asked for "
+            f"({len(keys):,} were); a row has the key that was asked for, in the same spelling and "
+            "type. Return a list with a row or None per key if the table spells keys in another way."
+        )
     return [by_key.get(key) for key in keys]
 
 
@@ -101,5 +115,5 @@ def _row(row: Any) -> Mapping[str, Any] | None:
 def _wrong(given: Any) -> str:
     return (
         "A fetch function returns a mapping from key to row, a list with a row or None per key, or a table "
-        f"with the key columns; a row is a mapping. It returned {type(given).__name__}: {given!r:.60}."
+        f"with the key columns; a row is a mapping. It returned a value of type {type(given).__name__}."
     )

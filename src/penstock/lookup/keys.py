@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from penstock.columns import codes_of, column
+from penstock.lookup.events import to_events
 from penstock.lookup.source import Key
 
 _HALVES = struct.Struct("<qq")
@@ -41,20 +41,23 @@ class Keys:
         return len(self.keys)
 
 
-def keys_of(table: Any, names: tuple[str, ...]) -> Keys:
-    """The keys of a table in these columns.
+def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Keys:
+    """The keys of a table in these columns; `whole` makes whole numbers of floats that are.
 
     >>> from penstock.lookup.keys import keys_of
     >>> found = keys_of({"id": [7, 9, 7]}, ("id",))
     >>> found.code.tolist(), found.keys, found.ids.tolist()
     ([0, 1, 0], [(7,), (9,)], [7, 9])
     """
-    columns = [column(table, name, "requesting") for name in names]
+    events = to_events(table)
+    columns = [column(events, name, "requesting") for name in names]
     (code,), count = codes_of([columns], ["requesting"])
     first = np.full(count, -1, np.int64)
     rows = np.flatnonzero(code >= 0)[::-1]
     first[code[rows]] = rows  # the earliest row is written last
-    parts = [_plain(series.iloc[first]) for series in columns]
+    parts = [events[name].take(pa.array(first)).to_pylist() for name in names]
+    if whole:
+        parts = [[_whole(value) for value in part] for part in parts]
     keys = list(zip(*parts, strict=True)) if count else []
     ids, checks = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for i, key in enumerate(keys):
@@ -69,7 +72,9 @@ def id_of(value: Any) -> int:
     >>> id_of(7), id_of(7.0), id_of("7") == id_of("7")
     (7, 7, True)
     """
-    return _id_and_check((_of_python(value),))[0]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return _id_and_check((_whole(value),))[0]
 
 
 def _id_and_check(key: Key) -> tuple[int, int]:
@@ -84,15 +89,6 @@ def _number(key: Key) -> float:
     return float(key[0]) if plain else np.nan
 
 
-def _plain(series: pd.Series) -> list[Any]:
-    """Values as Python has them; whole floats as whole numbers, since nulls make floats of numbers."""
-    values = [value.as_py() if isinstance(value, pa.Scalar) else value for value in series.tolist()]
-    return [_of_python(value) for value in values]
-
-
-def _of_python(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, np.generic):
-        return _of_python(value.item())
-    return value.to_pydatetime(warn=False) if isinstance(value, pd.Timestamp) else value
+def _whole(value: Any) -> Any:
+    """Whole floats as whole numbers, since nulls make floats of numbers; beyond 2^53 they may be rounded."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value

@@ -27,8 +27,11 @@ class Retry:
         action: Callable[[], Result],
         temporary: Callable[[Exception], bool],
         failed: Callable[[Exception], None] = lambda error: None,
+        describe: Callable[[Exception], str] | None = None,
     ) -> Result:
         """The result of an action that may fail for a while; `failed` is told of every failure.
+
+        Errors that may tell keys have a `describe`: its words stand for them, and they are not chained.
 
         >>> from penstock.lookup.retry import Retry
         >>> tries = []
@@ -52,11 +55,17 @@ class Retry:
                     raise
                 left = end - time.monotonic()
                 if left <= 0:
-                    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                    raise FetchError(
-                        f"The table did not answer within {self.timeout:g} s ({attempts} attempts): {reason}"
-                        ". Keys that are cached are still answered; give a longer timeout, or try the batch "
-                        "again when the database is back."
-                    ) from error
-                time.sleep(min(pause * random.uniform(0.5, 1.0), left))
-                pause = min(2 * pause, LONGEST)
+                    cause = None if describe is not None else error
+                    reason = _first_line(error) if describe is None else describe(error)
+                    break
+            time.sleep(min(pause * random.uniform(0.5, 1.0), left))
+            pause = min(2 * pause, LONGEST)
+        raise FetchError(
+            f"The table did not answer within {self.timeout:g} s ({attempts} attempts): {reason}. Keys "
+            "that are cached are still answered; give a longer timeout, or try the batch again when the "
+            "database is back."
+        ) from cause
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

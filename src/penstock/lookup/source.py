@@ -21,12 +21,25 @@ class Fetched:
     place: np.ndarray
     seconds: np.ndarray  # what the fetch of each key took; a query's time is shared by its keys
     queries: int = 0
+    malformed: tuple[int, ...] = ()  # the numbers of keys that the table cannot read; they have no row
+
+
+class KeyRefusedError(ColumnError):
+    """A key that cannot be asked for, known by its number among those that were: its value is not told."""
+
+    def __init__(self, at: int, text: str) -> None:
+        super().__init__(text.format(row=f"request {at}"))
+        self.at, self.text = at, text
 
 
 class Source(Protocol):
     """Where rows come from. A source can be pickled, and opens what it needs when it is first asked."""
 
     key: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether a float that is a whole number may be asked for as that number: it finds the same row."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -52,10 +65,14 @@ def to_rows(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
         values = [row.get(name) for row in rows]
         try:
             columns.append(pa.array(values, None if schema is None else schema.field(name).type))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
             kind = "one type" if schema is None else str(schema.field(name).type)
-            raise ColumnError(
-                f"The column {name!r} of the table has values that are not of {kind}: {error}. "
-                "Give the types with schema=."
-            ) from error
+            kinds = sorted({type(value).__name__ for value in values if value is not None})
+            fault = ColumnError(
+                f"The column {name!r} of the table has values that do not fit {kind}; they are of type "
+                f"{', '.join(kinds)}. Give the types with schema=."
+            )
+        else:
+            continue
+        raise fault  # not within `except`: Arrow's errors tell values
     return pa.table(columns, names=names) if schema is None else pa.table(columns, schema=schema)

@@ -9,6 +9,7 @@ swept out when they are a fifth of it.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,21 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.caching.cache import Cache
 from penstock.columns import Table
-from penstock.errors import BudgetError, ColumnError, MissingKeyError, PenstockError, SnapshotError
+from penstock.errors import (
+    BudgetError,
+    ColumnError,
+    FetchError,
+    MissingKeyError,
+    PenstockError,
+    SnapshotError,
+)
 from penstock.joins.snapshot import pack, unpack
 from penstock.kernels.cache import Cache as Entries
+from penstock.lookup.events import to_events
 from penstock.lookup.keys import Keys, id_of, keys_of
-from penstock.lookup.source import Fetched
+from penstock.lookup.source import Fetched, KeyRefusedError
 from penstock.lookup.stats import LookupStats
-from penstock.payload import row_bytes, to_arrow
+from penstock.payload import row_bytes
 
 if TYPE_CHECKING:
     from penstock.lookup.cache import LookupCache
@@ -81,10 +90,10 @@ class LookupState:
         >>> lookup = ps.LookupCache(lambda keys: {}, key="id", budget=2, policy="lru", missing="error")
         >>> lookup.start().process({"id": [5]}, on="id")
         Traceback (most recent call last):
-        penstock.errors.MissingKeyError: The table has no row for the key 5 (missing="error").
+        penstock.errors.MissingKeyError: No row for the key of row 0 of the batch (missing="error").
         """
-        table = to_arrow(events)
-        keys = keys_of(table, (on,) if isinstance(on, str) else tuple(on))
+        table = to_events(events)
+        keys = keys_of(table, (on,) if isinstance(on, str) else tuple(on), self.spec.source.whole)
         now = float(self.spec.clock())
         slot, aside = self._known(keys)
         stale = np.zeros(keys.count, bool)
@@ -136,11 +145,35 @@ class LookupState:
             with self._guard:
                 self._told.load_failures += 1
 
-        fetched = self.spec.source.fetch([keys.keys[i] for i in wanted.tolist()], failed)
+        try:
+            fetched = self.spec.source.fetch([keys.keys[i] for i in wanted.tolist()], failed)
+        except KeyRefusedError as error:
+            refused = error.text.format(row=_row(keys, int(wanted[error.at])))
+        else:
+            return self._counted(fetched, keys, wanted)
+        raise ColumnError(refused)
+
+    def _counted(self, fetched: Fetched, keys: Keys, wanted: np.ndarray) -> Fetched:
+        if fetched.malformed:
+            self._tell_malformed(fetched.malformed, _row(keys, int(wanted[fetched.malformed[0]])))
         self._told.queries += fetched.queries
         self._told.loads += len(wanted)
         self._told.load_seconds += float(fetched.seconds.sum())
         return fetched
+
+    def _tell_malformed(self, malformed: tuple[int, ...], where: str) -> None:
+        told = (
+            f"The table cannot read {len(malformed):,} of the keys that were asked for, the first of "
+            f"{where}, such as a text that is not a UUID where the table has UUIDs"
+        )
+        if self.spec.malformed == "error":
+            raise FetchError(f'{told} (malformed="error").')
+        if not self._told.malformed:
+            warnings.warn(
+                f'{told}. They have no row and are counted as `malformed`; malformed="error" refuses them.',
+                stacklevel=5,
+            )
+        self._told.malformed += len(malformed)
 
     def _with(self, fetched: Fetched | None) -> tuple[pa.Table | None, int]:
         """The rows there are with those that were fetched behind them, and where these begin."""
@@ -167,9 +200,8 @@ class LookupState:
             raise MissingKeyError(f'Row {int(np.argmax(keys.code < 0))} has no key (missing="error").')
         lost = np.flatnonzero(place == ABSENT)
         if len(lost):
-            key = keys.keys[int(lost[0])]
-            told = key[0] if len(key) == 1 else key
-            raise MissingKeyError(f'The table has no row for the key {told!r} (missing="error").')
+            where = _row(keys, int(lost[0]))
+            raise MissingKeyError(f'No row for the key of {where} (missing="error").')
 
     def _costs(self, keys: Keys, measured: np.ndarray) -> np.ndarray | None:
         """What a miss of each key costs."""
@@ -256,6 +288,7 @@ class LookupState:
             queries=told.queries,
             nulls=told.nulls,
             absent=told.absent,
+            malformed=told.malformed,
             evicted=cache.evicted,
             refused=cache.refused,
             loads=told.loads,
@@ -316,6 +349,11 @@ class LookupState:
         assert len(np.unique(known)) == len(known), "two entries have one row"
         if isinstance(self.spec.budget, Bytes):
             assert self.stats.cached_bytes <= self.spec.budget.n, "the budget is exceeded"
+
+
+def _row(keys: Keys, number: int) -> str:
+    """Where a key is asked for first; the key itself is not told, for logs are read by many."""
+    return f"row {int(np.argmax(keys.code == number))} of the batch"
 
 
 def _cache_of(spec: LookupCache, requests: Any) -> Cache:

@@ -1,69 +1,150 @@
-"""A SELECT with one bound key as a statement that takes many keys at once, where that means the same."""
+"""A SELECT for one key, and the same SELECT with something else in the places where the key is bound."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from penstock.errors import PenstockError
 
-# With any of these a query for many keys is not the union of the queries for each.
-_WHOLE = re.compile(
-    r"\b(limit|offset|fetch|group|distinct|union|intersect|except|over|having|count|with)\b", re.I
+# What is not searched for parameters: texts, quoted names and comments; then casts, escapes and parameters.
+_TOKEN = re.compile(
+    r"""(?P<skip> [eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*`
+          | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | :: )
+      | (?P<escape>\\:)
+      | (?<![\w:]):(?P<name>[A-Za-z_]\w*)""",
+    re.X | re.S,
 )
-_BOUND = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
+_AFTER = re.compile(
+    r"\s*($|[);]|(and|or|limit|offset|order|group|having|union|intersect|except|for|fetch)\b)", re.I
+)
+_BEFORE = re.compile(r"(?<![<>!=~*])=\s*$")
+_TAKEN = re.compile(r"(?<![:\w\x5c])(:[\w$]+)(?![:\w$])")  # what SQLAlchemy's text() takes for a parameter
 
 
-class Bound(NamedTuple):
-    """A statement, the name of its parameter, and whether that takes many keys or one."""
+@dataclass(frozen=True)
+class OneKey:
+    """A SELECT that finds the rows of one key: a text, or a SELECT of SQLAlchemy.
 
-    statement: Any
-    parameter: str
-    many: bool
+    `pieces` is the text around the places of the key. `names` are the parameters of a SELECT of SQLAlchemy
+    and `kinds` their types, one for each part of the key. `compares` says whether the key is only ever
+    compared by `=`; then a whole number and an equal float find the same rows.
+    """
+
+    names: tuple[str, ...]
+    compares: bool
+    pieces: tuple[str, ...] = ()
+    select: Any = None
+    kinds: tuple[Any, ...] = ()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a text."""
+        return self.select is None
+
+    def text_with(self, place: str) -> str:
+        """The text of the statement with `place` where the key is.
+
+        >>> from penstock.lookup.statement import one_key
+        >>> one_key("SELECT ':x' FROM a WHERE id = :id::int").text_with("($1)")
+        "SELECT ':x' FROM a WHERE id = ($1)::int"
+        """
+        return place.join(self.pieces)
+
+    def escaped_with(self, place: str) -> str:
+        """As `text_with`, for SQLAlchemy's `text`, which would take more than the key for parameters."""
+        return place.join(_TAKEN.sub(r"\\\1", piece) for piece in self.pieces)
+
+    def select_with(self, places: tuple[Any, ...]) -> Any:
+        """The SELECT of SQLAlchemy with these expressions where the parts of the key are."""
+        import sqlalchemy as sa
+        from sqlalchemy.sql import operators, visitors
+
+        by_name = dict(zip(self.names, places, strict=True))
+
+        def replace(part: Any, **_: Any) -> Any:
+            if isinstance(part, sa.BinaryExpression) and part.operator in (
+                operators.in_op,
+                operators.not_in_op,
+            ):
+                right = part.right
+                if isinstance(right, sa.BindParameter) and right.key in by_name:
+                    same = part.operator is operators.in_op
+                    return part.left == by_name[right.key] if same else part.left != by_name[right.key]
+            if isinstance(part, sa.BindParameter) and part.key in by_name:
+                return by_name[part.key]
+            return None
+
+        return visitors.replacement_traverse(self.select, {}, replace)  # type: ignore[call-overload]
 
 
-def bound_of(statement: Any, key: str) -> Bound:
-    """A SELECT, or its text, prepared for lists of keys if it can be.
+def one_key(statement: Any) -> OneKey:
+    """A SELECT with one bound key, as text or as SQLAlchemy has it.
 
-    >>> from penstock.lookup.statement import bound_of
-    >>> bound = bound_of("SELECT id, name FROM items WHERE id = :id", "id")
-    >>> bound.many, str(bound.statement)
-    (True, 'SELECT id, name FROM items WHERE id IN (__[POSTCOMPILE_id])')
-    >>> bound_of("SELECT id, name FROM items WHERE id = :id LIMIT 1", "id").many
+    >>> from penstock.lookup.statement import one_key
+    >>> one_key("SELECT name FROM items WHERE id = :id").compares
+    True
+    >>> one_key("SELECT name FROM items WHERE id = :id / 2").compares
     False
     """
-    import sqlalchemy as sa
-    from sqlalchemy.sql import operators, visitors
-
     if isinstance(statement, str):
-        names = set(_BOUND.findall(statement))
-        name = _the_one(names, statement)
-        equal = re.compile(rf"=\s*:{name}\b")
-        if len(equal.findall(statement)) == 1 and not _WHOLE.search(statement) and "*" not in statement:
-            many = sa.text(equal.sub(f"IN :{name}", statement)).bindparams(sa.bindparam(name, expanding=True))
-            return Bound(many, name, True)
-        return Bound(sa.text(statement), name, False)
+        return _of_text(statement)
+    import sqlalchemy as sa
+    from sqlalchemy.sql import visitors
+
     binds = [
         part for part in visitors.iterate(statement) if isinstance(part, sa.BindParameter) and part.required
     ]
     name = _the_one({part.key for part in binds}, statement)
-    if binds[0].expanding:
-        return Bound(statement, name, True)
-    if _WHOLE.search(str(statement)) or key not in statement.selected_columns:
-        return Bound(statement, name, False)
-    found = []
+    return OneKey((name,), _compares(statement, name), select=statement, kinds=(binds[0].type,))
 
-    def replace(part: Any, **_: Any) -> Any:
-        equals = isinstance(part, sa.BinaryExpression) and part.operator is operators.eq
-        if equals and isinstance(part.right, sa.BindParameter) and part.right.key == name:
-            found.append(part)
-            return part.left.in_(sa.bindparam(name, expanding=True))
-        return None
 
-    replaced: Any = visitors.replacement_traverse(statement, {}, replace)  # type: ignore[call-overload]
-    return (
-        Bound(replaced, name, True) if len(found) == 1 and len(binds) == 1 else Bound(statement, name, False)
+def of_table(columns: list[Any], values: list[Any]) -> OneKey:
+    """The SELECT of these values of a table by its key columns."""
+    import sqlalchemy as sa
+
+    names = tuple(f"penstock_key_{i}" for i in range(len(columns)))
+    wanted = sa.select(*values) if values else sa.select(sa.literal_column("1").label("penstock_there"))
+    for name, column in zip(names, columns, strict=True):
+        wanted = wanted.where(column == sa.bindparam(name, required=True, type_=column.type))
+    return OneKey(names, True, select=wanted, kinds=tuple(column.type for column in columns))
+
+
+def _of_text(statement: str) -> OneKey:
+    pieces, names, last = [""], set(), 0
+    for token in _TOKEN.finditer(statement):
+        pieces[-1] += statement[last : token.start()]
+        last = token.end()
+        if token["name"]:
+            names.add(token["name"])
+            pieces.append("")
+        else:
+            pieces[-1] += ":" if token["escape"] else token[0]
+    pieces[-1] = (pieces[-1] + statement[last:]).rstrip()
+    name = _the_one(names, statement)
+    pieces[-1] = pieces[-1].rstrip(";")
+    compares = all(
+        _BEFORE.search(before) and _AFTER.match(after) for before, after in itertools.pairwise(pieces)
     )
+    return OneKey((name,), compares, tuple(pieces))
+
+
+def _compares(statement: Any, name: str) -> bool:
+    """Whether every use of a parameter is one side of an `=`."""
+    import sqlalchemy as sa
+    from sqlalchemy.sql import operators, visitors
+
+    def is_key(part: Any) -> bool:
+        return isinstance(part, sa.BindParameter) and part.key == name
+
+    uses = equals = 0
+    for part in visitors.iterate(statement):
+        uses += is_key(part)
+        if isinstance(part, sa.BinaryExpression) and part.operator is operators.eq:
+            equals += is_key(part.left) + is_key(part.right)
+    return uses == equals
 
 
 def _the_one(names: set[str], statement: Any) -> str:

@@ -25,6 +25,7 @@ class LookupStats:
     queries: int = 0  # round trips that were answered
     nulls: int = 0
     absent: int = 0  # requests whose key the table does not have
+    malformed: int = 0  # keys that were asked for and that the table cannot read; they have no row
     evicted: int = 0
     refused: int = 0  # keys that were not admitted
     loads: int = 0  # keys that were fetched
@@ -57,6 +58,7 @@ class LookupStats:
             "missCount": self.misses,
             "loadCount": self.loads,
             "loadFailureCount": self.load_failures,
+            "malformedCount": self.malformed,
             "loadTime": 1_000 * self.load_seconds,
             "cachedRecords": self.cached_records,
             "cachedBytes": self.cached_bytes,

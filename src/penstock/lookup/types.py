@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import ColumnError
+from penstock.lookup.source import KeyRefusedError
 
 NEVER = object()  # a key that no value of the column equals
 
@@ -61,39 +61,45 @@ def arrow_value(value: Any, kind: pa.DataType) -> Any:
     return str(value)
 
 
-def as_key(value: Any, kind: Any, name: str) -> Any:
-    """A key of the stream as the key column compares it; `NEVER` if nothing there equals it.
+def as_key(value: Any, kind: Any, name: str, dialect: str, at: int = 0) -> Any:
+    """A key of the stream as the key column of a table compares it; `NEVER` if nothing there equals it.
 
     >>> from sqlalchemy import types
     >>> from penstock.lookup.types import NEVER, as_key
-    >>> as_key(3.0, types.Integer(), "id"), as_key(3.5, types.Integer(), "id") is NEVER
+    >>> as_key(3.0, types.Integer(), "id", "sqlite"), as_key(3.5, types.Integer(), "id", "sqlite") is NEVER
     (3, True)
     """
     from sqlalchemy import types
 
-    number = isinstance(value, int | float | decimal.Decimal)
     if isinstance(kind, types.Integer):
-        if not number:
-            raise _mismatched(value, kind, name)
+        number = isinstance(value, int | float | decimal.Decimal)
+        if not number or (isinstance(value, bool) and dialect == "postgresql"):
+            raise _mismatched(value, kind, name, at)
         if value != value or value in (float("inf"), float("-inf")) or value != int(value):
             return NEVER
         return int(value) if -(2**63) <= value < 2**63 else NEVER
-    if isinstance(kind, types.Numeric) and not number:
-        raise _mismatched(value, kind, name)
     if isinstance(kind, types.String):
         if not isinstance(value, str):
-            raise _mismatched(value, kind, name)
-        return NEVER if "\0" in value else value
-    if type(kind) is types.Date or isinstance(kind, types.DATE):
-        if isinstance(value, datetime.datetime):
-            return value.date() if value.time() == datetime.time() else NEVER
-        if not isinstance(value, datetime.date):
-            raise _mismatched(value, kind, name)
+            raise _mismatched(value, kind, name, at)
+        return NEVER if dialect == "postgresql" and "\0" in value else value
+    if isinstance(kind, types.Date) and dialect != "postgresql" and isinstance(value, datetime.datetime):
+        return value.date() if value.time() == datetime.time() else NEVER
     return value
 
 
-def _mismatched(value: Any, kind: Any, name: str) -> ColumnError:
-    return ColumnError(
-        f"The key column {name!r} of the table is of type {kind!r}, but the stream asks for {value!r:.60} "
-        f"({type(value).__name__}); cast the column of the stream."
+def refuse_nanoseconds(value: Any, name: str, at: int) -> None:
+    """Databases have microseconds; a key with more would be cut."""
+    if getattr(value, "nanosecond", 0):
+        raise KeyRefusedError(
+            at,
+            f"The key {name!r} of {{row}} has nanoseconds, but databases have microseconds; round the column "
+            "of the stream, such as by dt.round('us').",
+        )
+
+
+def _mismatched(value: Any, kind: Any, name: str, at: int) -> KeyRefusedError:
+    return KeyRefusedError(
+        at,
+        f"The key column {name!r} of the table is of type {kind!r}, but {{row}} asks for a value of type "
+        f"{type(value).__name__}; cast the column of the stream.",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def beside(progress: Any) -> dict[str, Any]:
-    """`hits` and `requests` of the lookups of a batch, and `waiting`, the rows in each queue behind it.
+    """`hits`, `requests` and `malformed` keys of the lookups of a batch, and `waiting`, the rows in each queue behind it.
 
     What a query does not have is left out.
 
@@ -22,6 +22,8 @@ def beside(progress: Any) -> dict[str, Any]:
     if lookups:
         hits = sum(row["hitCount"] or 0 for row in lookups)
         found |= {"hits": hits, "requests": hits + sum(row["missCount"] or 0 for row in lookups)}
+        malformed = sum(row["malformedCount"] or 0 for row in lookups if "malformedCount" in row)
+        found |= {"malformed": malformed} if malformed else {}
     waiting: dict[str, int] = {}
     for source in progress["sources"] or []:
         end, latest = (_offset(source[name]) for name in ("endOffset", "latestOffset"))

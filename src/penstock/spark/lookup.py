@@ -62,8 +62,8 @@ def lookup_join(
     buckets
         Into how many parts the keys are cut; by default the shuffle partitions.
     name
-        Of the observed metrics: hitCount, missCount, loadCount, loadFailureCount, loadTime, cachedRecords
-        and cachedBytes of each batch.
+        Of the observed metrics: hitCount, missCount, loadCount, loadFailureCount, malformedCount, loadTime,
+        cachedRecords and cachedBytes of each batch.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class Tally:
         self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
         self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
         self._evicted: Counter[int] = Counter()
-        self._hits = self._requests = 0  # of lookups
+        self._hits = self._requests = self._malformed = 0  # of lookups
         self._waiting: dict[str, int] = {}  # in queues, after the last batch
 
     def add(self, figures: dict[str, Any], **about: Any) -> None:
@@ -51,6 +51,7 @@ class Tally:
         self._rows += about.get("rows", 0)
         self._hits += about.get("hits", 0)
         self._requests += about.get("requests", 0)
+        self._malformed += about.get("malformed", 0)
         self._waiting = about.get("waiting", self._waiting)
         if "began" in about:
             self._first = min(self._first, about["began"])
@@ -75,6 +76,7 @@ class Tally:
             "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
             "hits": self._hits,
             "requests": self._requests,
+            "malformed": self._malformed,
             "waiting": dict(self._waiting),
             "recall": recall(self._sums.results, self._sums.missed),
             **_hottest(self._evicted),

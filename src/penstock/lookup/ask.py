@@ -1,0 +1,284 @@
+"""How databases are asked for keys: by a relation of keys where that means the same, or key by key.
+
+Rows come back with the number of the key that was asked for, never by the key that they have.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.lookup.source import Key, KeyRefusedError
+from penstock.lookup.statement import OneKey
+
+Row = tuple[int, dict[str, Any]]  # the number of a key and a row of it
+
+
+class MalformedKeyError(Exception):
+    """The database cannot read one of the keys that were asked for; it has no text, which would tell it."""
+
+
+@dataclass
+class Answer:
+    """The rows of some keys, each with the number of its key, and the numbers of those that are malformed."""
+
+    rows: list[Row] = field(default_factory=list)
+    malformed: list[int] = field(default_factory=list)
+    queries: int = 1
+    seconds: float = 0.0
+
+
+class Asker(Protocol):
+    """Asks for at most `most` keys over a connection."""
+
+    most: int
+
+    def learn(self, connection: Any) -> None:
+        """What has to be known of the database before the first question."""
+
+    def groups(self, keys: list[Key]) -> list[list[int]]:
+        """The numbers of the keys that can be asked for together."""
+
+    def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
+        """The rows of keys of one group; `careful` the second time, after one was malformed.
+
+        A malformed key among many is a `MalformedKeyError`, or the driver's `DataError`.
+        """
+
+
+class _Together:
+    """Keys that need no grouping."""
+
+    def learn(self, connection: Any) -> None:
+        """Nothing."""
+
+    def groups(self, keys: list[Key]) -> list[list[int]]:
+        """All of them."""
+        return [list(range(len(keys)))] if keys else []
+
+
+class OneByOne(_Together):
+    """The statement itself, once for each key, over one connection."""
+
+    most = 1_000
+
+    def __init__(self, statement: OneKey) -> None:
+        import sqlalchemy as sa
+
+        self.statement = statement
+        name = statement.names[0]
+        self._select = (
+            sa.text(statement.escaped_with(f"(:{name})"))
+            if statement.is_text
+            else statement.select_with((sa.bindparam(name, type_=statement.kinds[0]),))
+        )
+
+    def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
+        """The rows of each key."""
+        from sqlalchemy import exc
+
+        answer = Answer(queries=len(keys))
+        for n, key in enumerate(keys):
+            try:
+                found = connection.execute(
+                    self._select, {self.statement.names[0]: self._sent(key[0], n, connection)}
+                )
+                answer.rows += [(n, dict(row)) for row in found.mappings()]
+            except exc.DataError:
+                connection.rollback()
+                answer.malformed.append(n)
+        return answer
+
+    def _sent(self, value: Any, at: int, connection: Any) -> Any:
+        """A value as the driver takes it, where SQLAlchemy does not know its type."""
+        from sqlalchemy import types
+
+        untyped = self.statement.is_text or isinstance(self.statement.kinds[0], types.NullType)
+        return sqlite_value(value, at) if untyped and connection.dialect.name == "sqlite" else value
+
+
+class Union(_Together):
+    """The SELECT of a table for each key, in one statement by UNION ALL, for databases of any kind."""
+
+    def __init__(self, statement: OneKey, most: int) -> None:
+        self.statement, self.most = statement, min(most, 100)
+
+    def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
+        """The rows of many keys."""
+        import sqlalchemy as sa
+
+        parts, sent = [], {}
+        for n, key in enumerate(keys):
+            places = []
+            for i, (part, kind) in enumerate(zip(key, self.statement.kinds, strict=True)):
+                places.append(sa.bindparam(f"penstock_{n}_{i}", type_=kind))
+                sent[f"penstock_{n}_{i}"] = part
+            one = self.statement.select_with(tuple(places))
+            parts.append(one.add_columns(sa.literal_column(str(n)).label("penstock_n")))
+        found = connection.execute(sa.union_all(*parts), sent).mappings()
+        rows = [dict(row) for row in found]
+        return Answer([(int(row.pop("penstock_n")), row) for row in rows])
+
+
+class _SQLite(_Together):
+    """What both ways to ask SQLite have in common."""
+
+    def _run(self, connection: Any, sql: str, values: tuple[Any, ...]) -> Any:
+        """The cursor of a statement. An error that SQLite has only with these values is one of the keys."""
+        from sqlalchemy import exc
+
+        malformed = False
+        try:
+            cursor = connection.exec_driver_sql(sql, values)
+            return list(cursor.keys()), cursor.all()
+        except exc.DBAPIError as error:
+            # SQLITE_ERROR, SQLITE_TOOBIG and SQLITE_MISMATCH; others are about the database, not about keys.
+            if getattr(error.orig, "sqlite_errorcode", None) not in (1, 18, 20):
+                raise
+            connection.exec_driver_sql(
+                "EXPLAIN " + sql, (None,) * len(values)
+            )  # raises if it is the statement
+            malformed = True
+        assert malformed
+        raise MalformedKeyError
+
+
+class SQLiteSelect(_SQLite):
+    """A text, run once for each key. SQLite is in this process, so a key takes microseconds."""
+
+    most = 1_000
+
+    def __init__(self, statement: OneKey) -> None:
+        self._sql, self._uses = statement.text_with("?"), len(statement.pieces) - 1
+
+    def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
+        """The rows of each key."""
+        answer = Answer(queries=len(keys))
+        for n, key in enumerate(keys):
+            try:
+                names, rows = self._run(connection, self._sql, (sqlite_value(key[0], n),) * self._uses)
+            except MalformedKeyError:
+                answer.malformed.append(n)
+            else:
+                answer.rows += [(n, dict(zip(names, row, strict=True))) for row in rows]
+        return answer
+
+
+class SQLiteTable(_SQLite):
+    """A table joined with a relation of keys: column = value has the affinity and collation of the column."""
+
+    def __init__(self, columns: list[Any], values: list[Any], dialect: Any, most: int) -> None:
+        self.most = most
+        self._kinds = [column.type for column in columns]
+        self._dialect = dialect
+        self._names = [value.name for value in values]
+        self._readers = [value.type.dialect_impl(dialect).result_processor(dialect, None) for value in values]
+        quote = dialect.identifier_preparer
+        table, count = quote.format_table(columns[0].table), len(columns)
+        wanted = "".join(f", penstock_table.{quote.quote(value.name)}" for value in values)
+        equal = " AND ".join(
+            f"penstock_table.{quote.quote(column.name)} = penstock_keys.k{i}"
+            for i, column in enumerate(columns)
+        )
+        self._head = f"WITH penstock_keys(n{''.join(f', k{i}' for i in range(count))}) AS (VALUES "
+        self._one = f"(?{', ?' * count})"
+        self._tail = (
+            f") SELECT penstock_keys.n{wanted} FROM penstock_keys "
+            f"CROSS JOIN {table} AS penstock_table ON {equal}"
+        )
+
+    def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
+        """The rows of many keys."""
+        sent: list[Any] = []
+        for n, key in enumerate(keys):
+            spelt: list[tuple[Any, ...]] = [()]
+            for part, kind in zip(key, self._kinds, strict=True):
+                ways = spellings(part, kind, self._dialect, n)
+                spelt = [(*before, way) for before in spelt for way in ways]
+            for values in spelt:
+                sent += (n, *values)
+        width = 1 + len(self._kinds)
+        sql = self._head + ", ".join([self._one] * (len(sent) // width)) + self._tail
+        _, found = self._run(connection, sql, tuple(sent))
+        return Answer(
+            [
+                (
+                    row[0],
+                    {
+                        name: value if read is None else read(value)
+                        for name, read, value in zip(self._names, self._readers, row[1:], strict=True)
+                    },
+                )
+                for row in found
+            ]
+        )
+
+
+def sqlite_value(value: Any, at: int) -> Any:
+    """A key as SQLite's driver takes it.
+
+    >>> from decimal import Decimal
+    >>> from penstock.lookup.ask import sqlite_value
+    >>> sqlite_value(Decimal("1.5"), 0), sqlite_value(Decimal(7), 0), sqlite_value(True, 0)
+    (1.5, 7, 1)
+    """
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        # Beyond 64 bits SQLite has floats only; the text of a number that is none equals no number.
+        return value if -(2**63) <= value < 2**63 else float(value) if _is_float(value) else str(value)
+    if isinstance(value, decimal.Decimal):
+        if not value.is_finite():
+            return float(value)
+        if value == value.to_integral_value():
+            return sqlite_value(int(value), at)
+        near = float(value)
+        return near if decimal.Decimal(repr(near)) == value else str(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if value is None or isinstance(value, str | float | bytes):
+        return value
+    raise KeyRefusedError(
+        at,
+        "SQLite has no type for the key of {row}, which is of type "
+        + type(value).__name__
+        + "; convert the column "
+        "of the stream to text.",
+    )
+
+
+def _is_float(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def spellings(value: Any, kind: Any, dialect: Any, at: int) -> list[Any]:
+    """The forms that a key may have in a column of SQLite, which keeps times and UUIDs as texts."""
+    from sqlalchemy import types
+
+    if isinstance(kind, types.DateTime) and isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            raise KeyRefusedError(
+                at,
+                "SQLite keeps timestamps without a time zone, but the key of {row} has one; convert the "
+                "column of the stream to timestamps without a zone, or to text.",
+            )
+        ways = [value.isoformat(" "), value.isoformat(), value.isoformat(" ", "microseconds")]
+        return list(dict.fromkeys(ways))
+    if isinstance(kind, types.Uuid):
+        try:
+            same = uuid.UUID(str(value))
+        except ValueError:
+            return [sqlite_value(value, at)]
+        return list(dict.fromkeys([str(value), str(same), same.hex]))
+    if isinstance(kind, types.TypeDecorator):
+        process = kind.dialect_impl(dialect).bind_processor(dialect)
+        return [value if process is None else process(value)]
+    return [sqlite_value(value, at)]
