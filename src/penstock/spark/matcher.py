@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
 from penstock.patterns import Attr, Pattern, PatternState, snapshot
+from penstock.spark.arena import appended
 from penstock.spark.bucket import Batch
 from penstock.spark.pack import as_numbers, from_blob, to_blob
+from penstock.spark.spec import fixed_types
 
 START, END = "match_start", "match_end"
 
@@ -38,6 +40,7 @@ class MatchSpec:
     policy: str = "lru"
     max_events: int | None = None
     buckets: int = 1
+    column_types: tuple[tuple[str, str], ...] = ()
 
     @property
     def types(self) -> pa.Array:
@@ -65,7 +68,7 @@ class MatchSpec:
             "the partitioning": str(self.keys),
             "the strategy": self.strategy,
             "the number of buckets": str(self.buckets),
-        }
+        } | fixed_types(["event"], [self.column_types])
 
 
 @dataclass
@@ -97,7 +100,7 @@ class Stream:
         if events.num_rows:
             first = self.state.stats.events
             self.rows = np.concatenate([self.rows, first + np.arange(events.num_rows)])
-            self.table = events if self.table is None else pa.concat_tables([self.table, events])
+            self.table = appended(self.table, events)
             parts.append(self._filled(self.state.process(events)))
         if progress is not None:
             parts.append(self._filled(self.state.advance(progress)))
@@ -202,7 +205,7 @@ class Matcher:
             progress = max(progress, self.released)
         events = self._relevant(events)
         if self.waiting is not None:
-            events = pa.concat_tables([self.waiting, events])
+            events = appended(self.waiting, events)
             self.waiting = None
         numbers = as_numbers(events[spec.time], spec.dtype).to_numpy()
         ready = numbers <= progress
