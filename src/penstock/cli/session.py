@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SparkSetupError
 
 NO_JAVA = "JAVA_GATEWAY_EXITED"
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".pq": "parquet"}
@@ -66,7 +66,7 @@ def _java_is_there(log: Path) -> Iterator[None]:
     except (PySparkRuntimeError, FileNotFoundError, PermissionError) as error:
         if isinstance(error, PySparkRuntimeError) and error.getCondition() != NO_JAVA:
             raise
-        raise PenstockError(
+        raise SparkSetupError(
             "Spark did not start: it found no Java that it can run. Run `penstock doctor`, which says what "
             f"is missing and what to do. (Spark's log: {log})"
         ) from error

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from penstock import __version__
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SparkSetupError
 
 NEEDED = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -61,12 +60,12 @@ def check_workers(session: Any) -> None:
         return
     try:
         (found,) = session.range(0, 1, 1, 1).mapInArrow(worker_version, "version string").collect()
-    except (PySparkException, Py4JError) as error:
-        raise PenstockError(
+    except Exception as error:  # of Py4J, Spark or Connect; whatever it is, no query would run either
+        raise SparkSetupError(
             f"Spark's Python workers cannot run Penstock: {_reason(str(error))}. {_remedy()}"
         ) from error
     if found["version"] != __version__:
-        raise PenstockError(
+        raise SparkSetupError(
             f"Spark's Python workers have Penstock {found['version']}, and the driver has {__version__}. "
             f"{_remedy()}"
         )
@@ -91,7 +90,12 @@ def _name_of(session: Any) -> str:
 
 def _reason(error: str) -> str:
     """The one telling line of a worker's traceback."""
-    found = re.search(r"No module named '[\w.]+'|Python in worker has different version[^\n]*", error)
+    known = (
+        r"No module named '[\w.]+'",
+        r"Python in worker has different version[^\n]*",
+        r'Cannot run program "[^"]*"',
+    )
+    found = re.search("|".join(known), error)
     return found[0].rstrip(".") if found else error.strip().partition("\n")[0].rstrip(".")
 
 
