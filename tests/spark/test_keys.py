@@ -121,37 +121,51 @@ def by_spark(frame: Any, pairs: Any) -> set[tuple[int, int, int]]:
     return {(i, row[0], row[1]) for row in rows.collect() for i in range(len(equal)) if row[i + 2]}
 
 
-def found_in(rows: Any) -> set[tuple[int, int, int]]:
-    return {(row["_join"], row["a_id"], row["b_id"]) for row in rows}
+def differing(got: Any, wanted: set[tuple[int, int, int]], pairs: Any) -> set[tuple[Any, ...]]:
+    """The pairs of types and of rows on which the two do not agree."""
+    found = {(row["_join"], row["a_id"], row["b_id"]) for row in got}
+    return {(list(pairs)[i], *ids) for i, *ids in found ^ wanted}
+
+
+def joined(frame: Any, pairs: Any) -> Any:
+    """What Penstock finds, all pairs of types in one query."""
+    rows = bounded_join_many(
+        dict(zip("ab", sides(frame), strict=True)),
+        on=joins_of(pairs),
+        time={"a": "a_ts", "b": "b_ts"},
+        within=10,
+        budget="1000 tuples",
+        policy="fifo",
+    )
+    return rows.select("_join", "a_id", "b_id")
 
 
 @pytest.mark.parametrize("on", [True, False], ids=["ANSI", "not ANSI"])
-def test_every_pair_of_types_is_compared_as_spark_does(
+def test_every_pair_of_types_is_compared_as_spark_does(spark: Any, table: str, on: bool) -> None:
+    with ansi(spark, on):
+        frame = spark.read.parquet(table)
+        pairs = accepted(spark, frame)
+        wanted = by_spark(frame, pairs)
+        assert differing(joined(frame, pairs).collect(), wanted, pairs) == set()
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["ANSI", "not ANSI"])
+def test_streams_compare_every_pair_of_types_as_spark_does(
     spark: Any, table: str, on: bool, tmp_path: Path
 ) -> None:
     with ansi(spark, on):
         batch = spark.read.parquet(table)
         pairs = accepted(spark, batch)
-        wanted = by_spark(batch, pairs)
-        join = {"on": joins_of(pairs), "within": 10, "budget": "1000 tuples", "policy": "fifo"}
-        times = {"a": "a_ts", "b": "b_ts"}
-        got = found_in(
-            bounded_join_many(dict(zip("ab", sides(batch), strict=True)), **join, time=times).collect()
-        )
-        kinds = list(pairs)
-        assert {(kinds[i], *ids) for i, *ids in got ^ wanted} == set()
-        stream = spark.readStream.schema(batch.schema).parquet(table)
         parts: list[Any] = []
         query = (
-            bounded_join_many(dict(zip("ab", sides(stream), strict=True)), **join, time=times)
-            .select("_join", "a_id", "b_id")
+            joined(spark.readStream.schema(batch.schema).parquet(table), pairs)
             .writeStream.foreachBatch(lambda rows, _: parts.extend(rows.collect()))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
-        assert {(kinds[i], *ids) for i, *ids in found_in(parts) ^ wanted} == set()
+        assert differing(parts, by_spark(batch, pairs), pairs) == set()
 
 
 # Which pairs of types are refused, as docs/spark.md says; all that are compared are checked above.
