@@ -17,6 +17,7 @@ from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
 from penstock.spark.buckets import bucket_count, share
+from penstock.spark.keys import names_of
 from penstock.spark.pack import BUCKET, CHECK, KEY
 from penstock.spark.processor import JoinProcessor
 from penstock.spark.schema import (
@@ -165,7 +166,7 @@ def bounded_join(
         rates=rates,
         emit=emit,
         event_time=EVENT_TIME if marked else None,
-        key_types=tuple(kind.simpleString() for kind in keys.types),
+        key_types=names_of((keys.left_types, keys.right_types), keys.types, spark),
         key_words=keys.words,
         column_types=tuple(types_of(frame) for frame in (left, right)),
     )

@@ -213,6 +213,24 @@ def collation_key(column: Column, kind: T.DataType) -> Column:
         ) from error
 
 
+def names_of(
+    sides: Sequence[Sequence[T.DataType]], types: Sequence[T.DataType], session: Any
+) -> tuple[str, ...]:
+    """The names of the types in which keys are compared; where dates become timestamps, with the time zone.
+
+    >>> from penstock.spark.keys import names_of
+    >>> from pyspark.sql.types import LongType
+    >>> names_of([[LongType()], [LongType()]], [LongType()], spark)
+    ('bigint',)
+    """
+    names = []
+    for kind, kinds in zip(types, zip(*sides, strict=True), strict=True):
+        dated = isinstance(kind, T.TimestampType) and any(isinstance(each, T.DateType) for each in kinds)
+        zone = f" in {session.conf.get('spark.sql.session.timeZone')}" if dated else ""
+        names.append(kind.simpleString() + zone)
+    return tuple(names)
+
+
 def words_of(sides: Sequence[Sequence[T.DataType]], types: Sequence[T.DataType]) -> str:
     """How keys are compared, where an earlier version of Penstock knew them by other numbers; else nothing.
 

@@ -17,15 +17,15 @@ from penstock.policies import get
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.buckets import bucket_count, share
-from penstock.spark.keys import identity
+from penstock.spark.keys import identity, names_of, words_of
 from penstock.spark.many_bucket import ManyBucket, ManyProcessor
 from penstock.spark.many_schema import (
     check_streams,
     key_types,
-    key_words,
     many_fields,
     many_times_of,
     members_of,
+    own_types,
     parts_of,
 )
 from penstock.spark.many_spec import ManySpec
@@ -122,6 +122,7 @@ def bounded_join_many(
     own = share(given, count)
     assert isinstance(own, Tuples)
     marked = any(part.watermark for part in parts)
+    keyed = [(own_types(streams, join), kinds) for join, kinds in zip(joins, types, strict=True)]
     number = {each: s for s, each in enumerate(names)}
     spec = ManySpec(
         names=names,
@@ -138,8 +139,8 @@ def bounded_join_many(
         unit=unit,
         dtype=dtype,
         event_time=EVENT_TIME if marked else None,
-        key_types=tuple(kind.simpleString() for kinds in types for kind in kinds),
-        key_words=key_words(streams, joins, types),
+        key_types=tuple(name for mine, kinds in keyed for name in names_of(mine, kinds, spark)),
+        key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
         column_types=tuple(types_of(frame) for frame in frames),
     )
     spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them

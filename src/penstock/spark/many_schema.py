@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError
 from penstock.joins.many_arrivals import Joins, joins_of, time_column
-from penstock.spark.keys import common_type, keeps_apart, words_of
+from penstock.spark.keys import common_type, keeps_apart
 from penstock.spark.many_bucket import JOIN
 from penstock.spark.schema import (
     EVENT_TIME,
@@ -88,13 +88,9 @@ def key_types(streams: Streams, join: Any) -> list[T.DataType]:
     return types
 
 
-def key_words(streams: Streams, joins: Joins, types: list[list[T.DataType]]) -> str:
-    """How the keys of all joins are compared, if that must be told apart from how it was once done."""
-    words = [
-        words_of([[streams[name].schema[each].dataType for each in columns] for name, columns in join], kinds)
-        for join, kinds in zip(joins, types, strict=True)
-    ]
-    return "".join(words)
+def own_types(streams: Streams, join: Any) -> list[list[T.DataType]]:
+    """The types that the keys of a join have, stream by stream."""
+    return [[streams[name].schema[each].dataType for each in columns] for name, columns in join]
 
 
 def many_times_of(streams: Streams, time: Any, unit: str) -> tuple[dict[str, str], str, str]:
