@@ -49,6 +49,10 @@ class SnapshotError(PenstockError):
     """A snapshot is damaged, of another version, or of another operator."""
 
 
+class SparkSetupError(PenstockError):
+    """Spark cannot run Penstock here: there is no Java, or its Python workers lack Penstock."""
+
+
 class PatternError(PenstockError):
     """An event pattern does not make sense: names, negations, predicates or its window.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from penstock.cli.doctor import java
 
 
 def findings(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -30,9 +32,15 @@ def test_a_table_for_people() -> None:
 
 def test_a_java_home_that_leads_nowhere(tmp_path: Path) -> None:
     code, found = findings(JAVA_HOME=str(tmp_path))
-    assert code == 0  # the core does without Java
-    assert found["Java"]["state"] == "note"
+    assert code == 1  # pyspark is installed, and does not start without Java
+    assert found["Java"]["state"] == "bad"
     assert "JAVA_HOME" in found["Java"]["remedy"]
+
+
+def test_without_pyspark_java_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[java.__module__], "find_spec", lambda name: None)
+    code, found = findings(JAVA_HOME=str(tmp_path))
+    assert (code, found["Java"]["state"]) == (0, "note")
 
 
 def test_a_spark_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:

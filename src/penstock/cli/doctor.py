@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -114,7 +115,9 @@ def java() -> list[Finding]:
     install = "Install Java 17 (Debian, Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to it."
     if command is None or not Path(command).exists():
         where = f"none in JAVA_HOME={home}" if home else "none on the PATH, and JAVA_HOME is not set"
-        return [Finding("Java", "note", where, install + " Only Spark needs it.")]
+        if find_spec("pyspark") is None:
+            return [Finding("Java", "note", where, install + " Only Spark needs it.")]
+        return [Finding("Java", "bad", where, install + " Spark does not start without it.")]
     try:
         said = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired) as error:

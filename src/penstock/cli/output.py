@@ -86,14 +86,14 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
     >>> fine()
     fine
     """
-    from penstock.errors import PenstockError
+    from penstock.errors import PenstockError, SparkSetupError
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
         except PenstockError as error:
-            message, code = str(error), 2
+            message, code = str(error), 1 if isinstance(error, SparkSetupError) else 2
         except BrokenPipeError:
             raise  # the reader has had enough; not an error of ours
         except (OSError, ValueError, MemoryError, RuntimeError) as error:

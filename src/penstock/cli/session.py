@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SparkSetupError
 
+NO_JAVA = "JAVA_GATEWAY_EXITED"
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -29,7 +30,7 @@ def spark_session(master: str = "local[2]") -> Iterator[Any]:
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     folder = Path(tempfile.mkdtemp(prefix="penstock-"))
-    with _stderr_to(folder / "spark.log"):
+    with _stderr_to(folder / "spark.log"), _java_is_there(folder / "spark.log"):
         session = (
             SparkSession.builder.master(master)
             .appName("penstock")
@@ -53,6 +54,22 @@ def spark_session(master: str = "local[2]") -> Iterator[Any]:
         raise
     finally:
         session.stop()
+
+
+@contextmanager
+def _java_is_there(log: Path) -> Iterator[None]:
+    """In place of an error of Spark's gateway, say what is missing and what finds out more."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        yield
+    except (PySparkRuntimeError, FileNotFoundError, PermissionError) as error:
+        if isinstance(error, PySparkRuntimeError) and error.getCondition() != NO_JAVA:
+            raise
+        raise SparkSetupError(
+            "Spark did not start: it found no Java that it can run. Run `penstock doctor`, which says what "
+            f"is missing and what to do. (Spark's log: {log})"
+        ) from error
 
 
 @contextmanager

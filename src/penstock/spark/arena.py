@@ -5,6 +5,50 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import PenstockError
+
+FAMILIES = (  # types that Arrow casts to later ones of the same line without a loss
+    (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    (pa.float32(), pa.float64()),
+    (pa.string(), pa.large_string()),
+    (pa.binary(), pa.large_binary()),
+)
+
+
+def appended(table: pa.Table | None, more: pa.Table) -> pa.Table:
+    """A table and the rows that come after it, whose columns may be wider since a query was restarted.
+
+    >>> import pyarrow as pa
+    >>> from penstock.spark.arena import appended
+    >>> appended(pa.table({"a": pa.array([1], pa.int32())}), pa.table({"a": [2]}))["a"].to_pylist()
+    [1, 2]
+    """
+    if table is None:
+        return more
+    if table.schema.equals(more.schema):
+        return pa.concat_tables([table, more])
+    if table.column_names != more.column_names:
+        raise PenstockError(
+            "The columns of a query cannot change when it is restarted from its checkpoint: the rows that it "
+            "has kept have others. Change them back, or start with a new checkpoint."
+        )
+    for before, now in zip(table.schema, more.schema, strict=True):
+        if not _is_wider(before.type, now.type):
+            raise PenstockError(
+                "The types of columns cannot change when a query is restarted from its checkpoint: one was "
+                f"{before.type} and is now {now.type}. Change it back, or start with a new checkpoint."
+            )
+    return pa.concat_tables([table.cast(more.schema), more])
+
+
+def _is_wider(before: pa.DataType, now: pa.DataType) -> bool:
+    if before == now or (pa.types.is_timestamp(before) and pa.types.is_timestamp(now)):
+        stamps = pa.types.is_timestamp(before)  # of whichever zone, they are counted in UTC
+        return not stamps or (before.unit, before.tz is None) == (now.unit, now.tz is None)
+    return any(
+        before in family and now in family and family.index(before) < family.index(now) for family in FAMILIES
+    )
+
 
 class Arena:
     """Rows that come at the end, and are packed when many have left.
@@ -36,8 +80,9 @@ class Arena:
     def append(self, table: pa.Table) -> int:
         """Add rows; the number of the first."""
         first = self.rows
-        table = table.cast(pa.schema([each.with_nullable(True) for each in table.schema]))
-        self.table = table if self.table is None else pa.concat_tables([self.table, table])
+        # Not cast: Arrow does not cast structs of which some are null and no field may be, as variants are.
+        table = pa.table(table.columns, schema=pa.schema([each.with_nullable(True) for each in table.schema]))
+        self.table = appended(self.table, table)
         return first
 
     def take(self, rows: np.ndarray | list[int]) -> pa.Table:

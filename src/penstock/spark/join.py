@@ -17,6 +17,7 @@ from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
 from penstock.spark.buckets import bucket_count, share
+from penstock.spark.keys import names_of
 from penstock.spark.pack import BUCKET, CHECK, KEY
 from penstock.spark.processor import JoinProcessor
 from penstock.spark.schema import (
@@ -27,9 +28,11 @@ from penstock.spark.schema import (
     output_fields,
     quoted,
     refuse_kind,
+    refuse_unpackable,
     row_bytes_of,
     sides_of,
     times_of,
+    types_of,
 )
 from penstock.spark.spec import LEFT, JoinSpec
 from penstock.spark.streaming import joined_in_stream
@@ -137,6 +140,7 @@ def bounded_join(
     count = bucket_count(buckets, budget, session.partitions(spark))
     marked = any(side.watermark for side in sides)
     fields = output_fields(left, right, sides)
+    refuse_unpackable(fields)
     if marked:
         fields.append(event_time_field(left.schema[times[0]].dataType))
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
@@ -164,6 +168,9 @@ def bounded_join(
         rates=rates,
         emit=emit,
         event_time=EVENT_TIME if marked else None,
+        key_types=names_of((keys.left_types, keys.right_types), keys.types, spark),
+        key_words=keys.words,
+        column_types=tuple(types_of(frame) for frame in (left, right)),
     )
     if count > 1 and spec.join.policy.needs_whole_stream:
         raise PenstockError(
@@ -178,6 +185,7 @@ def bounded_join(
             T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
         ]
     prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
+    session.check_workers(spark)
     if streaming:
         session.prepare(spark)
         parcels = joined_in_stream(prepared, spec, JoinProcessor)
@@ -188,12 +196,12 @@ def bounded_join(
 
 def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:
     """The columns that are carried, the bucket, and the number by which the key is known."""
-    compared = keys.compared(side)
+    compared, identities = keys.compared(side), keys.identities(side)
     missing = F.lit(False)
     for column in compared:
         missing = missing | column.isNull()
     if spec.hashed:
-        code = F.xxhash64(*compared)
+        code = F.xxhash64(*identities)
     elif isinstance(keys.types[0], T.DateType):
         code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
     else:
@@ -209,11 +217,11 @@ def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFr
         elif spec.emit == "all":  # a key beyond the left type matches nothing
             kept.append(column.try_cast(kind).alias(name))
     hidden = [
-        F.pmod(F.hash(*compared), F.lit(spec.buckets)).cast("int").alias(BUCKET),
+        F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
         F.when(~missing, code).alias(KEY),
     ]
     if spec.hashed:
-        hidden.append(F.xxhash64(F.lit("penstock"), *compared).alias(CHECK))
+        hidden.append(F.xxhash64(F.lit("penstock"), *identities).alias(CHECK))
     return frame.select(*hidden, *kept)
 
 

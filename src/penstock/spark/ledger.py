@@ -19,11 +19,13 @@ from typing import Any, ClassVar, NamedTuple
 from penstock.errors import PenstockError, SnapshotError
 from penstock.sealed import Seal
 from penstock.spark.bucket import Batch, Bucket
+from penstock.spark.spec import COMPARED, TYPE_OF
 
 PART = 4 << 20  # bytes per value
 FULL = 0.5  # of the snapshot: a log of this size is replaced
 LEAST = 1 << 20  # bytes: a shorter log stays a log
 IDLE = 60.0  # seconds: a bucket without a batch for so long is read again when one comes
+WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))  # what a type may become
 SEAL = Seal(b"PENSTATE", 1, "state")
 
 
@@ -86,7 +88,11 @@ class Ledger:
         if stored is None:
             self.head.update((_sealed(Head(identity="", fixed=spec.fixed())),))
         else:
-            refuse_changes(_head_of(stored[0]).fixed, spec.fixed())
+            head = _head_of(stored[0])
+            refuse_changes(head.fixed, spec.fixed())
+            if head.fixed != spec.fixed():
+                head.fixed = spec.fixed()
+                self.head.update((_sealed(head),))
 
     def open(self, spec: Any) -> Opened:
         """The bucket as the last batch left it, or a new one."""
@@ -95,6 +101,7 @@ class Ledger:
             return Opened(Head(uuid.uuid4().hex, spec.fixed()), self.kind(spec), changed=True)
         head = _head_of(stored[0])
         refuse_changes(head.fixed, spec.fixed())
+        head.fixed = spec.fixed()
         read = 0
         self.forget_idle()
         token, bucket, _ = self.remembered.pop(head.identity, ("", None, 0.0))
@@ -171,13 +178,32 @@ def _head_of(data: bytes) -> Head:
 
 
 def refuse_changes(stored: dict[str, str], given: dict[str, str]) -> None:
-    """A restarted query may change its budget and its policy; nothing else."""
+    """A restarted query may change its budget and its policy, and have wider columns; nothing else.
+
+    >>> from penstock.spark.ledger import refuse_changes
+    >>> refuse_changes({"the type of 'id'": "int"}, {"the type of 'id'": "bigint"})
+    >>> refuse_changes({"the window": "5"}, {"the window": "6"})
+    Traceback (most recent call last):
+    ...
+    penstock.errors.PenstockError: the window cannot change when a query is restarted ...
+    """
     for what, value in given.items():
-        if stored.get(what) != value:
-            raise PenstockError(
-                f"{what} cannot change when a query is restarted from its checkpoint: it was "
-                f"{stored.get(what)} and is now {value}. Change it back, or start with a new checkpoint."
-            )
+        before = stored.get(what)
+        if before == value or (what.startswith(TYPE_OF) and (before is None or _is_wider(before, value))):
+            continue
+        if what == COMPARED and before is None:  # an older version did not note it
+            continue
+        raise PenstockError(
+            f"{what} cannot change when a query is restarted from its checkpoint: it was {before} and is now "
+            f"{value}. Change it back, or start with a new checkpoint."
+        )
+
+
+def _is_wider(before: str, now: str) -> bool:
+    """Whether a type holds all values of the type that a column had."""
+    return any(
+        before in family and now in family and family.index(before) < family.index(now) for family in WIDER
+    )
 
 
 def _cut(data: bytes) -> Iterator[bytes]:

@@ -119,6 +119,7 @@ def lookup_join(
     tags = labels(count)
     hashed = F.pmod(F.hash(*[F.col(quoted(each)) for each in names]), F.lit(count)).cast("int")
     prepared = stream.withColumn(BUCKET, hashed)
+    session.check_workers(stream.sparkSession)
     if stream.isStreaming:
         session.prepare(stream.sparkSession)
         parcels = (

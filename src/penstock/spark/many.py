@@ -17,6 +17,7 @@ from penstock.policies import get
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.buckets import bucket_count, share
+from penstock.spark.keys import identity, names_of, words_of
 from penstock.spark.many_bucket import ManyBucket, ManyProcessor
 from penstock.spark.many_schema import (
     check_streams,
@@ -24,11 +25,12 @@ from penstock.spark.many_schema import (
     many_fields,
     many_times_of,
     members_of,
+    own_types,
     parts_of,
 )
 from penstock.spark.many_spec import ManySpec
 from penstock.spark.pack import BUCKET
-from penstock.spark.schema import EVENT_TIME, quoted
+from penstock.spark.schema import EVENT_TIME, quoted, refuse_unpackable, types_of
 from penstock.spark.streaming import joined_in_stream
 from penstock.window import window_of
 
@@ -106,6 +108,8 @@ def bounded_join_many(
     types = [key_types(streams, join) for join in joins]
     times, unit, dtype = many_times_of(streams, time, unit)
     parts = parts_of(streams, joins, times)
+    fields = many_fields(streams, joins, parts)
+    refuse_unpackable(fields)
     given = budget_of(budget)
     if not isinstance(given, Tuples):
         raise BudgetError(
@@ -118,6 +122,7 @@ def bounded_join_many(
     own = share(given, count)
     assert isinstance(own, Tuples)
     marked = any(part.watermark for part in parts)
+    keyed = [(own_types(streams, join), kinds) for join, kinds in zip(joins, types, strict=True)]
     number = {each: s for s, each in enumerate(names)}
     spec = ManySpec(
         names=names,
@@ -134,10 +139,13 @@ def bounded_join_many(
         unit=unit,
         dtype=dtype,
         event_time=EVENT_TIME if marked else None,
+        key_types=tuple(name for mine, kinds in keyed for name in names_of(mine, kinds, spark)),
+        key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
+        column_types=tuple(types_of(frame) for frame in frames),
     )
     spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
-    fields = many_fields(streams, joins, parts)
     prepared = [_prepared(frame, side, spec, joins, types) for side, frame in enumerate(frames)]
+    session.check_workers(spark)
     if frames[0].isStreaming:
         session.prepare(spark)
         parcels = joined_in_stream(prepared, spec, ManyProcessor)
@@ -172,13 +180,14 @@ def _prepared(
         missing: Column = F.lit(False)
         for column in compared:
             missing = missing | column.isNull()
-        number = F.xxhash64(*compared).bitwiseAND(F.lit(spec.mask))
+        identities = [identity(each, kind) for each, kind in zip(compared, types[join], strict=True)]
+        number = F.xxhash64(*identities).bitwiseAND(F.lit(spec.mask))
         hidden += [
             F.when(~missing, number).alias(code),
-            F.xxhash64(F.lit("penstock"), *compared).alias(check),
+            F.xxhash64(F.lit("penstock"), *identities).alias(check),
         ]
         if len(joins) == 1:
-            bucket = F.pmod(F.hash(*compared), F.lit(spec.buckets))
+            bucket = F.pmod(F.hash(*identities), F.lit(spec.buckets))
     kept = [F.col(quoted(source)).alias(to) for source, to in zip(mine.sources, mine.columns, strict=True)]
     for source, to in zip(mine.key_sources, mine.keys, strict=True):
         if side == spec.joins[0][0] or source == mine.time_source:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,10 +12,10 @@ from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError
 from penstock.joins.many_arrivals import Joins, joins_of, time_column
+from penstock.spark.keys import common_type, keeps_apart
 from penstock.spark.many_bucket import JOIN
 from penstock.spark.schema import (
     EVENT_TIME,
-    common_type,
     event_time_field,
     family_of,
     field_of,
@@ -62,16 +63,34 @@ def members_of(streams: Streams, on: Any) -> Joins:
 
 
 def key_types(streams: Streams, join: Any) -> list[T.DataType]:
-    """The types in which the keys of a join are compared, one per key column."""
+    """The types in which the keys of a join are compared, one per key column.
+
+    Every two streams must be compared as Spark's `=` would compare these two alone.
+    """
     types = []
     for position in range(len(join[0][1])):
-        (first, columns), *others = join
-        kind = streams[first].schema[columns[position]].dataType
-        for name, theirs in others:
-            names = columns[position], theirs[position]
-            kind = common_type(names, [kind, streams[name].schema[theirs[position]].dataType])
+        members = [
+            (columns[position], streams[name].schema[columns[position]].dataType) for name, columns in join
+        ]
+        session = streams[join[0][0]].sparkSession
+        name, kind = members[0]
+        for other, theirs in members[1:]:
+            kind = common_type((name, other), [kind, theirs], session)
+        for (one, mine), (other, theirs) in combinations(members, 2):
+            pair = common_type((one, other), [mine, theirs], session)
+            if not keeps_apart(pair, kind):
+                raise ColumnError(
+                    f"The keys {one!r} ({mine.simpleString()}) and {other!r} ({theirs.simpleString()}) would "
+                    f"be compared as {kind.simpleString()} for the sake of another stream, which takes "
+                    "different keys for equal. Cast the keys of all streams to one type."
+                )
         types.append(kind)
     return types
+
+
+def own_types(streams: Streams, join: Any) -> list[list[T.DataType]]:
+    """The types that the keys of a join have, stream by stream."""
+    return [[streams[name].schema[each].dataType for each in columns] for name, columns in join]
 
 
 def many_times_of(streams: Streams, time: Any, unit: str) -> tuple[dict[str, str], str, str]:

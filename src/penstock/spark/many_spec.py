@@ -9,7 +9,7 @@ from penstock.budget import Tuples
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.policies import Policy
 from penstock.spark.pack import CHECK, KEY
-from penstock.spark.spec import Side, Spec
+from penstock.spark.spec import Side, Spec, fixed_types
 from penstock.window import Window
 
 
@@ -32,6 +32,9 @@ class ManySpec(Spec):
     dtype: str
     event_time: str | None
     emit: str = "results"
+    key_types: tuple[str, ...] = ()  # in which keys are compared, join by join
+    key_words: str = ""  # how, where that has changed since states were first written
+    column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -91,8 +94,8 @@ class ManySpec(Spec):
         return {
             "the number of buckets": str(self.buckets),
             "the streams": str(self.names),
-            "the joins": self.on,
+            "the joins": self.on + self.key_words,
             "the time": str(([part.time_source for part in self.parts], self.unit, self.dtype)),
             "the window": str(self.within),
             "the columns": str([part.sources for part in self.parts]),
-        }
+        } | fixed_types([repr(name) for name in self.names], self.column_types, self.key_types)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -25,10 +25,11 @@ from penstock.spark import session
 from penstock.spark.buckets import labels
 from penstock.spark.event_pack import BUCKET, LABEL, PACKED, event_packer
 from penstock.spark.event_processor import EventProcessor
+from penstock.spark.keys import is_collated, refuse_collated
 from penstock.spark.match_stream import END, START, MatchSpec
 from penstock.spark.matcher import Figures, Matcher
 from penstock.spark.parcels import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
-from penstock.spark.schema import mapped, quoted
+from penstock.spark.schema import mapped, quoted, types_of
 from penstock.window import Within
 
 
@@ -108,6 +109,8 @@ def match_pattern(
         raise ColumnError(f"The column {BUCKET!r} of the events is in the way of one of Penstock; rename it.")
     if not isinstance(name, str | Observation) or not name:
         raise PenstockError(f"name is that of the observed metrics, a text; {name!r} was given.")
+    for column in (type, *pattern.analysis.attributes, *given):
+        refuse_collated(column, events.schema[column].dataType, "match_pattern")
     dtype, unit = _time_kind(events, time, unit)
     inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
     keys = given or inferred
@@ -127,6 +130,7 @@ def match_pattern(
         policy=policy,
         max_events=max_events,
         buckets=buckets,
+        column_types=types_of(events),
     )
     fields = _fields(events, pattern, time)
     _warm(spec, events.schema)
@@ -138,6 +142,7 @@ def match_pattern(
         )
     hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
     prepared = events.withColumn(BUCKET, hashed.cast("int"))
+    session.check_workers(events.sparkSession)
     if events.isStreaming:
         session.prepare(events.sparkSession)
         parcels = _in_stream(prepared, spec, buckets)
@@ -248,9 +253,15 @@ def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     """Rows sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
     ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
     # Nulls last, where Arrow has them in a stream.
-    columns = [F.col(quoted(name)).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
+    columns = [_sortable(prepared, name).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
     ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
     return mapped(ordered, _runner(spec), parcel_fields(None))
+
+
+def _sortable(frame: DataFrame, name: str) -> Column:
+    """A column as Arrow sorts it in a stream: strings by their bytes."""
+    column = F.col(quoted(name))
+    return column.cast(T.StringType()) if is_collated(frame.schema[name].dataType) else column
 
 
 def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:

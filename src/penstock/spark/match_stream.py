@@ -15,6 +15,7 @@ from penstock.patterns.batch import width_of
 from penstock.patterns.options import Options
 from penstock.patterns.span import first_within
 from penstock.spark.pack import from_blob, to_blob
+from penstock.spark.spec import fixed_types
 
 START, END = "match_start", "match_end"
 
@@ -36,6 +37,7 @@ class MatchSpec:
     policy: str | None = None
     max_events: int | None = None
     buckets: int = 1
+    column_types: tuple[tuple[str, str], ...] = ()
 
     @property
     def types(self) -> pa.Array:
@@ -77,7 +79,7 @@ class MatchSpec:
             "the partitioning": str(self.keys),
             "the strategy": self.strategy,
             "the number of buckets": str(self.buckets),
-        }
+        } | fixed_types(["event"], [self.column_types])
 
 
 class Stream:

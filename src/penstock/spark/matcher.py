@@ -74,7 +74,7 @@ class Matcher:
             progress = max(progress, self.released)
         events = self._relevant(events)
         if self.waiting is not None:
-            events = pa.concat_tables([self.waiting, events])
+            events = appended(self.waiting, events)
             self.waiting = None
         numbers = as_numbers(events[spec.time], spec.dtype).to_numpy()
         ready = numbers <= progress

@@ -39,7 +39,7 @@ from penstock.spark.querying import (
     query_dealer,
     query_packer,
 )
-from penstock.spark.schema import quoted
+from penstock.spark.schema import quoted, types_of
 from penstock.window import Within
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -124,9 +124,11 @@ def stream_query(
         stamps=kind == "timestamp",
         lateness=_span(lateness, "us" if kind == "timestamp" else unit),
         buckets=count,
+        column_types=types_of(united.select("o")),
     )
     _warm(query, spec, cut)
     fields = _fields(query, kind)
+    session.check_workers(united.sparkSession)
     if united.isStreaming:
         session.prepare(united.sparkSession)
         packed = united.mapInArrow(query_packer(spec, labels(count)), PACKED)
@@ -185,6 +187,8 @@ def _united(frames: list[DataFrame]) -> tuple[DataFrame, str]:
     out = None
     for number, frame in enumerate(frames):
         thing = F.col("o") if alike else _as_term(frame)
+        if isinstance(frame.schema["o"].dataType, T.StringType):
+            thing = thing.cast(T.StringType())  # terms are compared and sorted by their letters
         part = frame.select(
             F.col("s").cast("string").alias("s"),
             F.col("p").cast("string").alias("p"),

@@ -24,8 +24,10 @@ from penstock.linked.stream import QueryState, StreamOptions
 from penstock.linked.terms import Terms
 from penstock.linked.triples import triples_of
 from penstock.patterns import snapshot
+from penstock.spark.arena import appended
 from penstock.spark.bucket import Batch
 from penstock.spark.pack import REGISTER, as_numbers, from_blob, to_blob
+from penstock.spark.spec import fixed_types
 
 LABEL, BUCKET, TASK, PIECE, LATEST, SKIPPED, BLOB = (
     *("label", "_penstock_bucket", "task", "piece", "latest", "skipped", "blob"),
@@ -49,6 +51,7 @@ class QuerySpec:
     lateness: float
     buckets: int
     bucket: int = 0  # which of them
+    column_types: tuple[tuple[str, str], ...] = ()
 
     def start(self) -> QueryState:
         """A fresh state."""
@@ -72,7 +75,7 @@ class QuerySpec:
             "the query": self.text,
             "the times": str((self.unit, self.stamps)),
             "the number of buckets": str(self.buckets),
-        }
+        } | fixed_types(["triple"], [self.column_types])
 
     def times(self, table: pa.Table) -> np.ndarray:
         """The starts, or the ends of rows that close a fact, as numbers; NaN where there is neither."""
@@ -226,7 +229,7 @@ class Querier:
         progress = self.latest - self.spec.lateness
         progress = progress if self.released is None else max(progress, self.released)
         if self.waiting is not None:
-            triples = pa.concat_tables([self.waiting, triples])
+            triples = appended(self.waiting, triples)
             times, self.waiting = self.spec.times(triples), None
         ready = times <= progress
         if not ready.all():

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import QueueError, hint
 from penstock.queues.client import QueueClient
+from penstock.spark.session import check_workers
 
 OPTIONS = ("location", "queue", "token", "roots", "maxRowsPerTrigger", "partitions")
 FEW = 20_000  # rows for which a partition of their own is not worth a task
@@ -225,4 +226,5 @@ def register_queue_source(session: SparkSession) -> None:
     >>> [row.n for row in rows]
     [1, 2, 3]
     """
+    check_workers(session)
     session.dataSource.register(QueueSource)

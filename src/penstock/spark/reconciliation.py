@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.spark.bucket import EVENT, RESULT
+from penstock.spark.keys import is_collated
 from penstock.spark.schema import keys_of, output_fields, quoted, sides_of, times_of
 from penstock.spark.spec import LEFT, RIGHT
 from penstock.window import Within, window_of
@@ -191,9 +192,14 @@ def _comparable(frame: DataFrame, fields: list[T.StructField]) -> DataFrame:
 
 
 def _without_maps(value: Column, kind: T.DataType) -> Column:
-    """A value with arrays of entries in place of maps, however deep they are."""
+    """A value with arrays of entries in place of maps, and plain strings for collated ones, however deep.
+
+    By a collation a row could be taken away in place of another one.
+    """
     if isinstance(kind, T.MapType):
         return _inside(F.map_entries(value), _entries(kind), _without_maps)
+    if isinstance(kind, T.StringType) and is_collated(kind):
+        return value.cast(T.StringType())
     return _inside(value, kind, _without_maps)
 
 
@@ -201,12 +207,14 @@ def _with_maps(value: Column, kind: T.DataType) -> Column:
     """The counterpart; `kind` is the type with the maps."""
     if isinstance(kind, T.MapType):
         return F.map_from_entries(_inside(value, _entries(kind), _with_maps))
+    if isinstance(kind, T.StringType) and is_collated(kind):
+        return value.cast(kind)
     return _inside(value, kind, _with_maps)
 
 
 def _inside(value: Column, kind: T.DataType, change: Callable[[Column, T.DataType], Column]) -> Column:
     """A value with the same change to all that it holds."""
-    if "map<" not in kind.simpleString():
+    if "map<" not in kind.simpleString() and " collate " not in kind.simpleString():
         return value
     if isinstance(kind, T.ArrayType):
         return F.transform(value, lambda each: change(each, kind.elementType))

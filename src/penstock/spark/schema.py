@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.spark.keys import common_type, identity, words_of
 from penstock.spark.pack import renamed
 from penstock.spark.spec import SIDES, Side
 
@@ -29,6 +30,7 @@ class Keys:
     right: tuple[str, ...]
     types: tuple[T.DataType, ...]
     left_types: tuple[T.DataType, ...]  # in which they go out
+    right_types: tuple[T.DataType, ...]
 
     @property
     def hashed(self) -> bool:
@@ -40,6 +42,15 @@ class Keys:
         names = (self.left, self.right)[side]
         return [F.col(quoted(name)).cast(kind) for name, kind in zip(names, self.types, strict=True)]
 
+    def identities(self, side: int) -> list[Column]:
+        """Values of a side by whose hashes its keys are known."""
+        return [identity(column, kind) for column, kind in zip(self.compared(side), self.types, strict=True)]
+
+    @property
+    def words(self) -> str:
+        """How the keys are compared, if that must be told apart from how it was once done."""
+        return words_of((self.left_types, self.right_types), self.types)
+
 
 def keys_of(left: DataFrame, right: DataFrame, on: Any) -> Keys:
     """The key columns from what the user gives: a name, several, or pairs of names."""
@@ -50,9 +61,10 @@ def keys_of(left: DataFrame, right: DataFrame, on: Any) -> Keys:
             field_of(frame, name, side).dataType
             for side, frame, name in zip(SIDES, (left, right), names, strict=True)
         ]
-        types.append(common_type(names, kinds))
+        types.append(common_type(names, kinds, left.sparkSession))
     own = tuple(left.schema[name].dataType for name, _ in pairs)
-    return Keys(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(types), own)
+    other = tuple(right.schema[name].dataType for _, name in pairs)
+    return Keys(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(types), own, other)
 
 
 def times_of(left: DataFrame, right: DataFrame, time: Any, unit: str) -> tuple[tuple[str, str], str, str]:
@@ -163,43 +175,29 @@ def field_of(frame: DataFrame, name: str, stream: str) -> T.StructField:
     return frame.schema[name]
 
 
-def common_type(names: tuple[str, str], kinds: list[T.DataType]) -> T.DataType:
-    """The type in which Spark's `=` would compare two columns."""
-    left, right = kinds
-    if isinstance(left, T.MapType) or isinstance(right, T.MapType):
-        raise ColumnError(f"A map cannot be a join key: {names[0]!r}. Use its entries or a hash of them.")
-    if left == right:
-        return left
-    if isinstance(left, T.IntegralType) and isinstance(right, T.IntegralType):
-        return T.LongType()
-    if isinstance(left, T.NumericType) and isinstance(right, T.NumericType):
-        if isinstance(left, T.FractionalType) and not isinstance(left, T.DecimalType):
-            return T.DoubleType()
-        if isinstance(right, T.FractionalType) and not isinstance(right, T.DecimalType):
-            return T.DoubleType()
-        scale = max(_scale(left), _scale(right))
-        whole = max(_whole(left), _whole(right))
-        return T.DecimalType(min(38, whole + scale), scale)
-    if {type(left), type(right)} == {T.DateType, T.TimestampType}:
-        return T.TimestampType()
-    if {type(left), type(right)} <= {T.StringType, T.CharType, T.VarcharType}:
-        return T.StringType()
-    raise ColumnError(
-        f"The keys {names[0]!r} ({left.simpleString()}) and {names[1]!r} ({right.simpleString()}) are of "
-        "different types. Cast one of them."
-    )
+def types_of(frame: DataFrame) -> tuple[tuple[str, str], ...]:
+    """The columns of a stream with the names of their types."""
+    return tuple((field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+
+
+def refuse_unpackable(fields: Sequence[T.StructField]) -> None:
+    """Refuse columns that cannot cross to Python: Arrow has no such type."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    for field in fields:
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except Exception as error:
+            raise ColumnError(
+                f"The column {field.name!r} is {field.dataType.simpleString()}, a type that Spark does not "
+                "hand to Python. Cast it, or drop it before the join."
+            ) from error
 
 
 def _scale(kind: T.DataType) -> int:
     if isinstance(kind, T.DecimalType):
         return kind.scale
     return 0 if isinstance(kind, T.IntegralType) else 1
-
-
-def _whole(kind: T.DataType) -> int:
-    """Digits before the point."""
-    digits: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
-    return kind.precision - kind.scale if isinstance(kind, T.DecimalType) else digits[type(kind)]
 
 
 def family_of(kind: T.DataType) -> str | None:

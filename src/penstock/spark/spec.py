@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from penstock.spark.pack import CHECK, KEY
 
 LEFT, RIGHT = 0, 1
 SIDES = ("left", "right")
+TYPE_OF = "the type of"
+COMPARED = "the type in which keys are compared"
+ColumnTypes = Sequence[Sequence[tuple[str, str]]]  # per stream the columns, and the names of their types
 LEFT_OVER = 16  # one part in so many of a byte budget is for rows that have left
 
 
@@ -46,6 +50,21 @@ class Side:
         if self.time_source in self.sources:
             return self.columns[self.sources.index(self.time_source)]
         return self.keys[self.key_sources.index(self.time_source)]
+
+
+def fixed_types(
+    streams: Sequence[str], column_types: ColumnTypes, key_types: Sequence[str] = ()
+) -> dict[str, str]:
+    """The types that may not change at a restart, or only to wider ones, in words.
+
+    >>> from penstock.spark.spec import fixed_types
+    >>> fixed_types(["left"], [[("id", "int")]], ["bigint"])
+    {'the type in which keys are compared': 'bigint', "the type of 'id' of the left stream": 'int'}
+    """
+    told = {COMPARED: ", ".join(key_types)} if key_types else {}
+    for stream, columns in zip(streams, column_types, strict=False):
+        told |= {f"{TYPE_OF} {name!r} of the {stream} stream": kind for name, kind in columns}
+    return told
 
 
 class Spec(ABC):
@@ -116,6 +135,9 @@ class JoinSpec(Spec):
     sketch_bytes: int
     emit: str
     event_time: str | None  # the column of the later of the two times, if there are watermarks
+    key_types: tuple[str, ...] = ()  # in which keys are compared
+    key_words: str = ""  # how, where that has changed since states were first written
+    column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -172,12 +194,12 @@ class JoinSpec(Spec):
         """What may not change when a query is restarted from its checkpoint, in words."""
         return {
             "the number of buckets": str(self.buckets),
-            "the key": str((self.left.key_sources, self.right.key_sources)),
+            "the key": str((self.left.key_sources, self.right.key_sources)) + self.key_words,
             "the time": str((self.left.time_source, self.right.time_source, self.unit, self.dtype)),
             "the window": str(self.join.within),
             "the columns": str((self.left.sources, self.right.sources)),
             "emit": self.emit,
-        }
+        } | fixed_types(SIDES, self.column_types, self.key_types)
 
     def with_join(self, **changes: Any) -> JoinSpec:
         """The same with other parameters of the join."""
