@@ -107,7 +107,8 @@ class Config:
         if self.lateness is None:
             return None
         flow = new_flow(self.capacities, self.time_dtype, self.lateness, beginning(self.time_dtype))
-        return flow, new_sketch(self.sketch_bytes, self.window.horizons)
+        whole = self.time_dtype == np.int64
+        return flow, new_sketch(self.sketch_bytes, self.window.horizons, whole)
 
 
 def beginning(time_dtype: np.dtype) -> float:
