@@ -143,6 +143,14 @@ class UnsupportedQueryError(QueryError):
     """A stream query asks for a part of SPARQL that the language does not have."""
 
 
+class PenstockWarning(UserWarning):
+    """Root of the warnings that Penstock gives."""
+
+
+class BiasedSampleWarning(PenstockWarning):
+    """`drop_rate="unbiased"` was asked for where its assumptions do not hold."""
+
+
 def hint(given: object, allowed: Iterable[object]) -> str:
     """The tail of a message: the closest allowed word, and the list of all of them.
 

@@ -50,6 +50,7 @@ class Config:
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
+    unbiased: bool = False  # the chances are those of an unbiased sample
     warmup: int = 0
     seed: int = 0
     rates: tuple[float, float] | None = None

@@ -11,8 +11,8 @@ MOST_UNESTIMATED = 0.1  # of the arrivals; beyond that a bound may be far above 
 class RecallEstimate:
     """About which share of the exact results was found.
 
-    `value` is None where that is unknown. `at_most` says that it is an upper bound: some arrivals came so late
-    that what they missed is not known any more.
+    `value` is None where that is unknown. `at_most` says that it is an upper bound: some arrivals came so
+    late that what they missed is not known any more.
 
     >>> from penstock.joins.estimate import RecallEstimate
     >>> print(RecallEstimate(0.75), RecallEstimate(0.75, at_most=True), RecallEstimate(None), sep=", ")

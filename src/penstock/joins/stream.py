@@ -58,6 +58,12 @@ class StreamState(KeepsRows, JoinState):
         self.flow, self.sketch = built
         self.store.clock[:] = beginning(config.time_dtype)
 
+    def warm(self) -> StreamState:
+        """Load or compile the kernels by processing nothing."""
+        super().warm()
+        self.miss([], [], [])
+        return self
+
     def advance(self, left: float | None = None, right: float | None = None) -> None:
         """The streams have come this far, as a watermark says; what expires by it goes with the next
         batch.

@@ -5,10 +5,10 @@ share a counter cancel out on average and the sum over many arrivals is unbiased
 quarter of the window each, so that what has left the window leaves the count. The panes of a counter share a
 cache line.
 
-Tuples that expired are counted too, for arrivals that come late. Those in the pane that is still partly in the
-window have a slot of their own, the fringe, until the whole pane has expired: arrivals in time must not count
-them. What a pane held when its slot was needed for another is forgotten; an arrival that asks for times that
-far back is counted as unestimated, for what it missed is not known.
+Tuples that expired are counted too, for arrivals that come late. Those in the pane that is still partly in
+the window have a slot of their own, the fringe, until the whole pane has expired: arrivals in time must not
+count them. What a pane held when its slot was needed for another is forgotten; an arrival that asks
+for times that far back is counted as unestimated, for what it missed is not known.
 
 Cost: O(1) per tuple that leaves, O(panes) per arrival.
 """
@@ -60,7 +60,10 @@ class Tally(NamedTuple):
 
 
 def new_sketch(bytes_: int, horizons: tuple[float, float], whole: bool) -> Sketch:
-    """A sketch of at most so many bytes, of none if there is no room for a counter; `whole`: times are integers."""
+    """A sketch of at most so many bytes, of none if there is no room for a counter.
+
+    `whole` says that times are whole numbers.
+    """
     width = max(0, bytes_ // BYTES_PER_COUNTER)
     longest = max(horizons)
     span = max(1.0, math.ceil((longest + 1) / PER_WINDOW)) if whole else max(longest / PER_WINDOW, 1e-9)
