@@ -43,7 +43,7 @@ def left_is_older(run: Any, left: Any, right: Any) -> float:
 def test_unequal_rates_under_equal_allocation_are_biased_and_warn() -> None:
     left, right = streams((1.5, 6.0))
     with pytest.warns(
-        BiasedSampleWarning, match="67 % of the left tuples and 17 % of the right ones"
+        BiasedSampleWarning, match="68 % of the left tuples and 17 % of the right ones"
     ) as told:
         run = join().run(left, right, on="key", time="ts", collect=True)
     assert told[0].filename == __file__

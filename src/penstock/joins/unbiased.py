@@ -2,8 +2,8 @@
 
 Section 4.2 of GreedyDual-Join drops just as many tuples as make room for the rest to stay until they
 expire. So every result has the same chance if the tuples of both streams are kept with the same
-probability (a dropped tuple still probes, so it counts which of the two came first), and if rates are constant, so that hardly
-anything is evicted.
+probability (a dropped tuple still probes, so it matters which of the two came first), and if rates are
+constant, so that hardly anything is evicted.
 """
 
 from __future__ import annotations
