@@ -175,11 +175,19 @@ class UnsupportedQueryError(QueryError):
     """A stream query asks for a part of SPARQL that the language does not have."""
 
 
-class UnitWarning(UserWarning):
+class PenstockWarning(UserWarning):
+    """Root of the warnings that Penstock gives."""
+
+
+class BiasedSampleWarning(PenstockWarning):
+    """`drop_rate="unbiased"` was asked for where its assumptions do not hold."""
+
+
+class UnitWarning(PenstockWarning):
     """Numeric times look like seconds (or another unit) since 1970, but are read in a different unit."""
 
 
-class ShortSampleWarning(UserWarning):
+class ShortSampleWarning(PenstockWarning):
     """A plan was made from a sample that is shorter than the window."""
 
 

@@ -218,3 +218,19 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
         assert browser.look("document.getElementById('results').textContent") == "500"
         browser.press("p")
         browser.until("document.getElementById('results').textContent === '1'")
+
+
+def test_a_browser_shows_what_recall_is_not(tmp_path: Path) -> None:
+    board = Board("clicks")
+    with Browser(tmp_path / "profile") as browser, Dashboard(board) as served:
+        browser.open(served.url)
+        bound = {"recall": 0.7, "recall_at_most": True, "overall_recall": 0.69, "overall_recall_at_most": True}
+        board.post(batch(0, unestimated=3, **bound))
+        browser.until("document.getElementById('recall').textContent === 'at most 69.0 %'")
+        text = browser.text()
+        for part in ("at most 70.0 %", "so far, at most 69.0 %", "last batches at most 70.0 %"):
+            assert part in text
+        unknown = {"recall": None, "overall_recall": None, "unestimated": 900}
+        board.post(batch(1, advice="Write files in order of time.", **unknown))
+        browser.until("document.getElementById('recall').textContent === 'unknown'")
+        assert "Write files in order of time." in browser.text()

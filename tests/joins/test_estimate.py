@@ -67,6 +67,8 @@ def test_the_estimated_recall_is_near_the_truth(streams: Any) -> None:
             assert isinstance(state, StreamState)
             state.process(*batch)
             truth = state.totals()["results"] / exact.stats.exact
+            assert state.estimated_recall is not None
+            assert not state.recall.at_most
             off[policy, share] = state.estimated_recall - truth
     print({cell: round(error, 4) for cell, error in off.items()})
     assert max(map(abs, off.values())) <= 0.03

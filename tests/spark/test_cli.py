@@ -40,6 +40,7 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
     figures = json.loads(joined.stdout)
     assert figures["results"] == len(pd.read_parquet(tmp_path / "hits"))
     assert 0 < figures["recall"] < 1
+    assert not figures["recall_at_most"]
     missed = run(
         "reconcile", *common, "--results", "hits", "--archive", "lost", "--out", "rest", cwd=tmp_path
     )

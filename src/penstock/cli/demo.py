@@ -5,12 +5,15 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.output import Json, JsonOut, console, errors_in_one_line, writable
 from penstock.cli.session import spark_session
+
+if TYPE_CHECKING:
+    from penstock.joins.estimate import RecallEstimate
 
 WITHIN = 20  # seconds
 SHARE = 0.2  # of what the exact join needs at the average rate
@@ -47,6 +50,8 @@ def demo(
     json: Json = None,
 ) -> None:
     """A bounded join on Spark under a burst: memory held, recall estimated, what was lost made good."""
+    from penstock.joins.estimate import RecallEstimate
+
     writable(plot)
     sink = JsonOut(json)
     out = sink.screen
@@ -61,11 +66,12 @@ def demo(
         bounded, totals = run_bounded(session, folder, tuples, out)
         missed = run_reconcile(session, folder)
         native = run_native(session, folder)
-    recall = totals["results"] / max(1.0, totals["results"] + max(0.0, totals["missed"]))
+    recall = RecallEstimate(totals["recall"], totals["recall_at_most"])
     figures = {
         "reconciled": missed,
         "recall": bounded.results / max(1, native.results),
-        "estimated_recall": recall,
+        "estimated_recall": recall.value,
+        "estimated_recall_at_most": recall.at_most,
         "bounded": asdict(bounded),
         "spark": asdict(native),
     }
@@ -75,7 +81,7 @@ def demo(
     same = "which is the exact join" if whole == native.results else "[red]which is not the exact join[/]"
     out.print(
         f"Online {bounded.results:,} and reconciled {missed:,} are {whole:,} results, {same}.\n"
-        f"Recall was {bounded.results / max(1, native.results):.1%}, estimated {recall:.1%} while it ran."
+        f"Recall was {bounded.results / max(1, native.results):.1%}, estimated {recall} while it ran."
     )
     draw(bounded, native, plot)
     out.print(f"Memory over time: {plot}")
@@ -200,7 +206,7 @@ def run_native(session: Any, folder: Path) -> Seen:
     return seen
 
 
-def _table(bounded: Seen, native: Seen, missed: int, recall: float) -> Any:
+def _table(bounded: Seen, native: Seen, missed: int, recall: RecallEstimate) -> Any:
     from rich import box
     from rich.table import Table
 
@@ -208,7 +214,7 @@ def _table(bounded: Seen, native: Seen, missed: int, recall: float) -> Any:
     for heading in ("", "bounded join", "Spark's own join"):
         table.add_column(heading, justify="left" if not heading else "right")
     table.add_row("results online", f"{bounded.results:,}", f"{native.results:,}")
-    table.add_row("estimated recall", f"{recall:.1%}", "")
+    table.add_row("estimated recall", str(recall), "")
     table.add_row("results reconciled", f"{missed:,}", "")
     both = (bounded, native)
     table.add_row("peak state", *(f"{max(seen.state, default=0) / 2**20:.1f} MiB" for seen in both))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from penstock.cli.output import (
 )
 from penstock.cli.plan import budget_of_text, pair_of_names, window_of_text
 from penstock.cli.session import format_of, read, spark_session
+
+if TYPE_CHECKING:
+    from penstock.joins.estimate import RecallEstimate
 
 Left = Annotated[
     Path, typer.Argument(help="The left stream: a CSV, JSON or Parquet file or folder.", show_default=False)
@@ -67,7 +70,9 @@ def join(
 
         from penstock.errors import UnitWarning
         from penstock.spark import bounded_join
+        from penstock.spark.figures import Figures
         from penstock.spark.join import check_unit
+        from penstock.spark.tally import recall_of
 
         watch: Any = "penstock" if stream else Observation("penstock")
         frames = [read(session, path, streaming=stream) for path in (left, right)]
@@ -84,14 +89,23 @@ def join(
                 name=watch,
             )
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
-    results, exact = figures["results"], figures["results"] + max(0.0, figures["missed"])
-    recall = results / exact if exact else 1.0
-    sink.write({name: figures[name] for name in figures if name != "buckets"} | {"recall": recall})
+        recall = recall_of(Figures.from_flat(figures))
+    told = {"recall": recall.value, "recall_at_most": recall.at_most}
+    sink.write({name: figures[name] for name in figures if name != "buckets"} | told)
+    if figures.get("advice"):
+        sink.screen.print(figures["advice"])
     sink.screen.print(
-        f"{results:,} results to {out}; about {recall:.1%} of the exact join. "
+        f"{figures['results']:,} results to {out}; {_share(recall)} of the exact join. "
         f"Evicted: {figures['evicted_left']:,} left, {figures['evicted_right']:,} right. "
         f"Peak state: {figures['peak_bytes'] / 2**20:.1f} MiB."
     )
+
+
+def _share(recall: RecallEstimate) -> str:
+    """A recall in words that go on with what it is a share of."""
+    if recall.value is None:
+        return "an unknown share"
+    return str(recall) if recall.at_most else f"about {recall}"
 
 
 def _batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str, Any]:

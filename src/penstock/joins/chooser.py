@@ -143,6 +143,7 @@ def small_config(config: Config, policy: Policy, halvings: float, most: float) -
         count_bytes=counts,
         warmup=0,
         rates=None,
+        unbiased=False,  # the real join warns
         sketch_bytes=min(config.sketch_bytes, 1024),
         numeric=False,  # told where the streams are now by all arrivals, it chooses no better
     )

@@ -50,6 +50,7 @@ class Config:
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
+    unbiased: bool = False  # the chances are those of an unbiased sample
     warmup: int = 0
     seed: int = 0
     rates: tuple[float, float] | None = None
@@ -107,7 +108,8 @@ class Config:
         if self.lateness is None:
             return None
         flow = new_flow(self.capacities, self.time_dtype, self.lateness, beginning(self.time_dtype))
-        return flow, new_sketch(self.sketch_bytes, self.window.horizons)
+        whole = self.time_dtype == np.int64
+        return flow, new_sketch(self.sketch_bytes, self.window.horizons, whole)
 
 
 def beginning(time_dtype: np.dtype) -> float:

@@ -15,7 +15,7 @@ from penstock.policies import registered
 from penstock.policies.python import PythonState
 from penstock.sealed import Seal
 
-SEAL = Seal(b"PENSTOCK", 3, "snapshot")
+SEAL = Seal(b"PENSTOCK", 4, "snapshot")
 
 
 def pack(config: Any, store: Any, policy: Any, extra: dict[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
 from penstock.joins.settle import settle, settlers_of
+from penstock.joins.unbiased import CROWDED, is_crowded, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
 from penstock.kernels.layout import (
@@ -70,6 +71,8 @@ class JoinState:
     [1]
     """
 
+    warns = True  # that a sample is biased, once
+
     def __init__(
         self,
         config: Config,
@@ -115,7 +118,18 @@ class JoinState:
         self._check_batch(batch)
         if self.config.step == "tick":
             batch = self._hold_back(batch)
-        return self._run(batch, collect, log)
+        out = self._run(batch, collect, log)
+        if self.warns and self.crowded:
+            self.warns = False
+            warn_biased(CROWDED, stacklevel=2)
+        return out
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the rates are not those for which `drop_rate="unbiased"` has found its chances."""
+        meta = self.store.meta
+        admitted = int(meta[ARRIVALS]) - (0 if self.config.shed else int(meta[DROPPED]))
+        return is_crowded(self.config, admitted, int(meta[EVICTED]))
 
     def finish(self, *, collect: bool = False, log: bool = False) -> Output:
         """Process the tick that is still open."""

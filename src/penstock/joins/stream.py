@@ -10,6 +10,7 @@ import numpy as np
 from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, table_bytes
+from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.settle import settlers_of
 from penstock.joins.state import JoinState, Output
 from penstock.kernels.drive import LOG_EVICTED, Batch, Out
@@ -24,8 +25,8 @@ from penstock.kernels.layout import (
     TIME,
 )
 from penstock.kernels.resettle import refile
-from penstock.kernels.sketch import Tally
-from penstock.kernels.stream import LATE, advance_to
+from penstock.kernels.sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
+from penstock.kernels.stream import LATE, advance_to, miss
 from penstock.policies import Policy
 
 
@@ -44,6 +45,10 @@ class StreamState(KeepsRows, JoinState):
     1
     >>> state.estimated_recall
     1.0
+    >>> out = state.process([1, 0], [7, 7], [300, 100], [3, 4])  # the late row's partners have expired
+    >>> state.missed, print(state.recall)
+    50.0 %
+    (2.0, None)
     """
 
     def __init__(self, config: Config) -> None:
@@ -52,6 +57,12 @@ class StreamState(KeepsRows, JoinState):
         assert built is not None
         self.flow, self.sketch = built
         self.store.clock[:] = beginning(config.time_dtype)
+
+    def warm(self) -> StreamState:
+        """Load or compile the kernels by processing nothing."""
+        super().warm()
+        self.miss([], [], [])
+        return self
 
     def advance(self, left: float | None = None, right: float | None = None) -> None:
         """The streams have come this far, as a watermark says; what expires by it goes with the next
@@ -68,16 +79,44 @@ class StreamState(KeepsRows, JoinState):
         """Arrivals that came behind their stream's progress."""
         return int(self.flow.meta[LATE])
 
-    @property
-    def estimated_exact(self) -> float:
-        """About how many results the exact join would have had so far."""
-        return float(self.store.meta[RESULTS]) + max(0.0, float(self.sketch.missed[0]))
+    def miss(self, stream: Any, key: Any, time: Any) -> None:
+        """Count arrivals that were dropped elsewhere, as those behind a watermark: they are in no result, but
+        the exact join would have had some with them.
+        """
+        time = np.ascontiguousarray(time, self.config.input_dtype)
+        check_times(time)
+        stream, key = np.ascontiguousarray(stream, np.int8), np.ascontiguousarray(key, np.int64)
+        miss(self.store, self.flow, self.sketch, stream, key, time)
 
     @property
-    def estimated_recall(self) -> float:
-        """About which share of the exact results was found; 1 where there are none."""
-        exact = self.estimated_exact
-        return float(self.store.meta[RESULTS]) / exact if exact > 0 else 1.0
+    def missed(self) -> float:
+        """About how many results the exact join would have had besides."""
+        return float(self.sketch.missed[MISSED])
+
+    @property
+    def unestimated(self) -> int:
+        """Arrivals that may have missed more than `missed` counts: their past is not remembered any more."""
+        return int(self.sketch.missed[UNESTIMATED])
+
+    @property
+    def estimated_exact(self) -> float:
+        """About how many results the exact join would have had so far; at least that if any arrival is
+        unestimated.
+        """
+        return float(self.store.meta[RESULTS]) + max(0.0, self.missed)
+
+    @property
+    def recall(self) -> RecallEstimate:
+        """About which share of the exact results was found; an upper bound, or unknown, where late rows came
+        after what they missed was forgotten.
+        """
+        arrived = super().totals()["arrivals"]
+        return estimate_recall(float(self.store.meta[RESULTS]), self.missed, self.unestimated, arrived)
+
+    @property
+    def estimated_recall(self) -> float | None:
+        """The value of `recall`: a share, None where it is unknown."""
+        return self.recall.value
 
     @property
     def table_bytes(self) -> int:
@@ -111,14 +150,16 @@ class StreamState(KeepsRows, JoinState):
         self.flow.progress[:] = other.flow.progress
         if self.sketch.counters.shape == other.sketch.counters.shape:
             self.sketch = other.sketch
+        else:
+            forget_all(self.sketch, last_counted(other.sketch))
         chances, shed = self.store.chance.copy(), self.store.meta[SHED]
         self.store.chance[:], self.store.meta[SHED] = 0.0, 0
-        missed = float(other.sketch.missed[0])
+        missed = other.sketch.missed.copy()
         log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
         self.store.meta[GONE] += other.store.meta[GONE]
-        self.flow.meta[LATE], self.sketch.missed[0] = other.flow.meta[LATE], missed
+        self.flow.meta[LATE], self.sketch.missed[:] = other.flow.meta[LATE], missed
         return log[log[:, 0] == LOG_EVICTED], time
 
     def _check_order(self, batch: Batch) -> None:

@@ -18,6 +18,7 @@ from penstock.joins.config import Config, behind_of, fitting, in_tuples, shares_
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.stream import StreamState
+from penstock.joins.unbiased import CROWDED, unequal_shares, warn_biased
 from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.payload import mean_row_bytes
@@ -51,7 +52,9 @@ class WindowJoin:
         `"arrival"`: one arrival at a time. `"tick"`: all arrivals of one timestamp at once.
     drop_rate
         The probability that an arrival is not admitted, or `"unbiased"`, at which a FIFO or GDJ buffer
-        needs no eviction and the results are an unbiased sample.
+        needs no eviction and the results are an unbiased sample. It assumes that rates are constant, and at
+        admission also that both streams are kept alike: the budget cut by rate (`"proportional"`,
+        `"unified"`), the window as long both ways. Where that is not so, a `BiasedSampleWarning` says it.
     drop_at
         `"admission"`: a dropped arrival still probes. `"arrival"`: it does not.
     warmup
@@ -165,11 +168,13 @@ class WindowJoin:
         if config.policy.sees_places:  # a list of them grows with the keys, which no budget of bytes allows
             key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
         state = JoinState(config, trace, labels, places).warm()
+        state.warns = False  # once for the whole run, below
         size = arrivals.size if len(arrivals.size) else None
         parts = [
             state.process(arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log),
             state.finish(collect=collect, log=log),
         ]
+        warn_biased(unequal_shares(config) or (CROWDED if state.crowded else None), stacklevel=3)
         counts = np.concatenate([part.counts for part in parts])
         exact = self.exact_counts(arrivals, config.window)
         stats = JoinStats(
@@ -220,6 +225,30 @@ class WindowJoin:
         >>> state.process([0, 1], [5, 5], [0, 1], [0, 0]).counts.tolist()
         [0, 1]
         """
+        state = self.new_state(
+            unit=unit,
+            dtype=dtype,
+            rates=rates,
+            row_bytes=row_bytes,
+            lateness=lateness,
+            sketch_bytes=sketch_bytes,
+            numeric=numeric,
+        )
+        warn_biased(unequal_shares(state.config), stacklevel=2)
+        return state
+
+    def new_state(
+        self,
+        *,
+        unit: str,
+        dtype: Any,
+        rates: tuple[float, float] | None,
+        row_bytes: float,
+        lateness: Any,
+        sketch_bytes: int,
+        numeric: bool,
+    ) -> JoinState:
+        """What `start` returns, without its warnings: those are for the driver, not for every worker."""
         if isinstance(self.budget, Fraction):
             raise BudgetError(
                 f"{self.budget!r} is a share of what the whole input needs, which a stream does not tell; "
@@ -235,7 +264,7 @@ class WindowJoin:
                 "of each stream per unit of time."
             )
         if rates is not None:
-            _check_rates(rates)
+            check_rates(rates)
         window = self.within.resolve(unit)
         dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
         config = self._config(
@@ -284,6 +313,7 @@ class WindowJoin:
             input_dtype=dtype,
             capacities=(1, 1),
             shed=self.drop_at == "arrival",
+            unbiased=self.drop_rate == "unbiased",
             warmup=int(self.warmup),
             seed=int(self.seed),
             rates=(1.0, 1.0) if window.kind == ROWS else rates,
@@ -328,7 +358,12 @@ class WindowJoin:
         return counts
 
 
-def _check_rates(rates: Any) -> None:
+def check_rates(rates: Any) -> None:
+    """Refuse what is not a pair of rates.
+
+    >>> from penstock.joins.window import check_rates
+    >>> check_rates((2.5, 1))
+    """
     try:
         left, right = (float(rate) for rate in rates)
     except (TypeError, ValueError):

@@ -3,8 +3,8 @@
 - each stream has its own progress, and a tuple expires by the progress of the *other* stream;
 - arrivals may be late: a pair joins if its times are within the window, whichever came first, so an arrival
   may match some of the buffered tuples of its key and not others;
-- what is evicted or dropped is counted in a sketch, from which the results of the exact join are estimated;
-  not so what late arrivals miss because it has expired.
+- what is evicted, dropped or expired is counted in a sketch, from which the results of the exact join are
+  estimated, those that late and dropped arrivals miss included.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from penstock.kernels.hooks import arrive, match_some, score
 from penstock.kernels.jit import borrow, jit
 from penstock.kernels.layout import (
     ARRIVALS,
+    ENTRY,
     EXPIRED,
     HEAD,
+    KEY,
     MATCHED,
     NEXT,
     RESULTS,
@@ -44,7 +46,7 @@ from penstock.kernels.layout import (
     lived_out,
 )
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
-from penstock.kernels.sketch import count_missed
+from penstock.kernels.sketch import MISSED, count_gone, count_missed
 
 LOG_LATE = 3  # an arrival behind its stream's progress, which may have missed what had expired
 
@@ -106,6 +108,8 @@ def _drive_stream(policy, store, flow, batch, out, start):
         other = 1 - stream
         dropped = draw_drop(store, stream)
         if dropped and meta[SHED] != 0:
+            if meta[STEPS] >= meta[WARMUP]:
+                count_absent(store, flow, out.sketch, stream, key, time)
             count_dropped(store, out, batch, i)
             meta[STEPS] += 1
             continue
@@ -125,7 +129,8 @@ def _drive_stream(policy, store, flow, batch, out, start):
         arrival = meta[ARRIVALS]
         meta[ARRIVALS] += 1
         arrive(policy, store, stream, key, entry)
-        count_missed(out.sketch, other, key, low, high)
+        if meta[STEPS] >= meta[WARMUP]:
+            count_missed(out.sketch, other, key, low, high)
         if matches > 0:
             match_some(policy, store, flow.matched, matches, arrival)
             meta[MATCHED] += matches
@@ -139,6 +144,7 @@ def _drive_stream(policy, store, flow, batch, out, start):
         elif store.clock[stream] - time > store.horizon[stream]:
             meta[EXPIRED] += 1
             flow.meta[BORN_OLD] += 1
+            count_gone(out.sketch, store, stream, key, time)
             log(store, out, LOG_EXPIRED, stream, batch.row[i])
         else:
             entry = pin(policy, store, key, entry)
@@ -156,9 +162,29 @@ def expire(policy, store, flow, out, stream):
     slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)
     while slot != 0 and lived_out(store, slot):
         store.meta[EXPIRED] += 1
+        key = store.k64[store.t32[slot, ENTRY], KEY]
+        count_gone(out.sketch, store, stream, key, store.time[slot, TIME])
         log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
         remove(policy, store, slot)
         slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)
+
+
+@jit
+def count_absent(store, flow, sketch, stream, key, time):
+    """Count the results that an arrival would have had so far, if it is not to probe."""
+    other = 1 - stream
+    low, high = time - store.horizon[other], time + store.horizon[stream]
+    count_missed(sketch, other, key, low, high)
+    sketch.missed[MISSED] += find_matches(store, flow, find_key(store, key), other, low, high)
+
+
+@jit
+def miss(store, flow, sketch, stream, key, time):
+    """Count arrivals that somebody else has dropped, with the results that they would have had."""
+    for i in range(key.shape[0]):
+        side = np.int64(stream[i])
+        count_absent(store, flow, sketch, side, key[i], time[i])
+        count_gone(sketch, store, side, key[i], time[i])
 
 
 @jit

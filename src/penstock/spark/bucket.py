@@ -98,7 +98,7 @@ class Bucket:
         The results must be consumed before the next batch. `quiet` is for a replay: nothing is given out.
         """
         figures = self.figures = Figures.of(self.spec.streams, skipped=batch.skipped)
-        before = self.state.totals() | {"missed": self._missed()}
+        before = self.state.totals() | {"missed": self._missed(), "unestimated": self._unestimated()}
         parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
         self._follow_watermark(batch.watermark)
         counts = [len(part[0]) for part in parts]
@@ -149,11 +149,26 @@ class Bucket:
     @staticmethod
     def _restored(data: bytes) -> Any:
         """A state from its snapshot."""
-        return StreamState.restore(data)
+        state = StreamState.restore(data)
+        state.warns = False  # workers do not: `crowded` is among the figures
+        return state
 
     def _missed(self) -> float | None:
         """About how many results the exact join would have had besides; None if that is not known."""
-        return float(self.state.sketch.missed[0])
+        return float(self.state.missed)
+
+    def _unestimated(self) -> int:
+        """Rows that may have missed more than `_missed` counts."""
+        return int(self.state.unestimated)
+
+    def _crowded(self) -> bool:
+        """Whether a sample that should be unbiased is not."""
+        return self.state.crowded
+
+    def _drop_behind(self, side: int, table: pa.Table) -> None:
+        """Count rows that a watermark drops, and what they would have had."""
+        self.figures.behind_watermark += table.num_rows
+        self.state.miss(np.full(table.num_rows, side), self._keys(side, table), table[TIME].to_numpy())
 
     @property
     def _sized(self) -> bool:
@@ -178,9 +193,9 @@ class Bucket:
         table = pa.concat_tables(tables)
         if self.spec.sides[side].watermark and self.watermark >= 0:
             fresh = pc.greater(table[TIME], pa.scalar(self.watermark * 1_000, table[TIME].type))
-            kept = table.filter(fresh)
-            self.figures.behind_watermark += table.num_rows - kept.num_rows
-            table = kept
+            if not pc.all(fresh).as_py():
+                self._drop_behind(side, table.filter(pc.invert(fresh)))
+                table = table.filter(fresh)
         key, time = self._keys(side, table), table[TIME].to_numpy()
         table = table.drop_columns([*self.spec.codes(side), TIME])
         size = row_bytes(table) if self._sized else np.zeros(len(key), np.int64)
@@ -242,6 +257,8 @@ class Bucket:
             setattr(figures, name, after[name] - before[name])
         missed = self._missed()
         figures.missed = None if missed is None else missed - before["missed"]
+        figures.crowded = int(self._crowded())
+        figures.unestimated = self._unestimated() - before["unestimated"]
         evicted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
         figures.evicted = dict(zip(self.spec.streams, evicted, strict=True))
         self._uncounted = [0] * len(evicted)

@@ -15,6 +15,7 @@ COUNTED = {  # the figures that only grow, as Prometheus is told of them
     "expired": ("expired_rows", "Rows that left because nothing can match them any more."),
     "dropped": ("dropped_rows", "Rows dropped by chance."),
     "late": ("late_rows", "Rows that came behind the progress of their stream."),
+    "unestimated": ("unestimated_rows", "Rows that came too late to know what they missed."),
     "skipped": ("skipped_rows", "Rows without a key or a time."),
     "behind_watermark": ("behind_watermark_rows", "Rows dropped because they are behind the watermark."),
     "state_written": ("state_written_bytes", "Bytes written to the state store."),
@@ -61,14 +62,21 @@ class Exporter:
         yield told(gauge, "buffered_rows", "Rows in memory.", per_stream("buffered"), "stream")
         yield told(gauge, "memory_peak_bytes", "The most that all buckets took.", totals["peak_bytes"])
         yield told(gauge, "queue_waiting_rows", "Rows in each queue.", totals["waiting"], "queue")
-        known = totals["missed"] is not None
-        if known:
+
+        def shares(name: str, text: str, figures: dict[str, Any]) -> Iterator[Metric]:
+            """A recall where it is estimated, and its upper bound; nothing where it is unknown."""
+            value, bound = figures["recall"], figures["recall_at_most"]
+            if value is not None and not bound:
+                yield told(gauge, name, f"Estimated share of the exact results{text}.", value)
+            if value is not None:
+                yield told(gauge, f"{name}_upper_bound", f"The most that recall can be{text}.", value)
+
+        if totals["missed"] is not None:
             missed = max(0, totals["missed"])
-            yield told(gauge, "missed_results", "About how many results were missed.", missed)
-            yield told(gauge, "recall", "Estimated share of the exact results.", totals["recall"])
+            yield told(gauge, "missed_results", "About how many results were missed, at least.", missed)
+        yield from shares("recall", "", totals)
         for last in history[-1:]:
             yield told(gauge, "memory_bytes", "What all buckets take.", last["peak_bytes"])
-            if known:
-                yield told(gauge, "batch_recall", "The same of the last batch alone.", last["recall"])
+            yield from shares("batch_recall", ", of the last batch alone", last)
             yield told(gauge, "batch_rows", "Rows of the last batch.", last["rows"])
             yield told(gauge, "batch_seconds", "What the last batch took.", last["seconds"])

@@ -31,10 +31,12 @@ class Figures:
     arrived: dict[str, int] = field(default_factory=_zeros)
     results: int = 0
     missed: float | None = 0.0  # about how many results the exact join would have had besides; None: unknown
+    unestimated: int = 0  # rows that may have missed more than that: their past is not remembered any more
     evicted: dict[str, int] = field(default_factory=_zeros)
     expired: int = 0
     dropped: int = 0
-    late: int = 0
+    crowded: int = 0  # buckets whose rates are not those that `drop_rate="unbiased"` assumes
+    late: int = 0  # rows behind the progress of their stream
     skipped: int = 0  # rows without a key or a time
     behind_watermark: int = 0  # late rows that a watermark drops
     buffered: dict[str, int] = field(default_factory=_zeros)

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.errors import PenstockError, hint
 from penstock.joins.config import in_tuples
+from penstock.joins.unbiased import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
@@ -96,7 +97,8 @@ def bounded_join(
     unit
         That of numeric times.
     rates
-        Arrivals of each stream per unit of time, where allocation or policy need them.
+        Arrivals of each stream per unit of time, where allocation, drop rate or policy need them; of the
+        whole stream: each bucket gets its share of them, as of the budget.
     row_bytes
         About what a row takes, by which a byte budget lays out its tables; guessed from the types.
     name
@@ -177,7 +179,9 @@ def bounded_join(
             f"{spec.join.policy.name} with these models goes by time or by the last value of a stream, but "
             f"each of {count} buckets sees only some of the keys; give buckets=1."
         )
-    spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
+    # Refuses what cannot work, and has the kernels on disk before workers need them.
+    state = spec.start().warm()
+    warn_biased(unequal_shares(state.config), stacklevel=2)
     if emit == "all":
         fields += [
             T.StructField(EVENT, T.StringType()),

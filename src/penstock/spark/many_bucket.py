@@ -31,6 +31,15 @@ class ManyBucket(Bucket):
     def _missed(self) -> None:
         """A sketch of pairs does not tell how many combinations were lost."""
 
+    def _unestimated(self) -> int:
+        return 0
+
+    def _crowded(self) -> bool:
+        return False
+
+    def _drop_behind(self, side: int, table: pa.Table) -> None:
+        self.figures.behind_watermark += table.num_rows
+
     @property
     def _sized(self) -> bool:
         return False

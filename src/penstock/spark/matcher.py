@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
 from penstock.patterns import snapshot
+from penstock.spark.arena import appended
 from penstock.spark.bucket import Batch
 from penstock.spark.match_partitions import Partitions
 from penstock.spark.match_stream import MatchSpec

@@ -7,6 +7,7 @@ terminal and Prometheus are told.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -22,12 +23,13 @@ from penstock.errors import PenstockError
 from penstock.spark.beside import beside
 from penstock.spark.exporter import Exporter
 from penstock.spark.metrics import figures_of
-from penstock.spark.tally import Tally
+from penstock.spark.tally import MOST_LATE, Tally
 from penstock.spark.view import View
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+LOG = logging.getLogger(__name__)
 PATIENCE = 10.0  # seconds to wait for what Spark has still to tell of a query that is over
 
 
@@ -96,6 +98,7 @@ class PipelineMonitor:
         self._begun: set[str] = set()  # runs of queries that Spark has told of
         self._ended: set[str] = set()
         self._ours: set[str] = set()  # those with a join of this name
+        self._warned: set[tuple[str, str]] = set()  # runs, and of what the log has word
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> PipelineMonitor:
@@ -115,7 +118,10 @@ class PipelineMonitor:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """The figures of all batches so far, the estimated recall, and what each bucket has evicted."""
+        """The figures of all batches so far, the estimated recall, and what each bucket has evicted.
+
+        `recall` is None where it is unknown; with `recall_at_most` it is an upper bound.
+        """
         with self._news:
             return self._tally.totals()
 
@@ -155,8 +161,21 @@ class PipelineMonitor:
                 seconds=(progress["batchDuration"] or 0) / 1_000,
                 **beside(progress),
             )
+            self._warn(str(progress["runId"]))
             self._tell(self._told(self._tally.history[-1]))
             self._news.notify_all()
+
+    def _warn(self, run: str) -> None:
+        """Log, once per query, that many of its rows come late, or that its sample is biased."""
+        last = self._tally.history[-1]
+        found = {
+            "late": last["late_share"] > MOST_LATE and self._tally.late_advice(),
+            "crowded": last["crowded"] > 0 and self._tally.sample_advice(),
+        }
+        for what, advice in found.items():
+            if advice and (run, what) not in self._warned:
+                self._warned.add((run, what))
+                LOG.warning("%s: %s", self.name, advice)
 
     def _started(self, run: str) -> None:
         """A query begins."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.budget import Bytes, Tuples
 from penstock.joins.stream import StreamState
-from penstock.joins.window import WindowJoin
+from penstock.joins.window import WindowJoin, check_rates
 from penstock.spark.pack import CHECK, KEY
 
 LEFT, RIGHT = 0, 1
@@ -130,7 +130,7 @@ class JoinSpec(Spec):
     dtype: str  # of the times: "int64" or "float64"
     hashed: bool  # keys are known by a hash, so that a second one must agree
     lateness: Any  # per stream, infinite where Spark tells the progress
-    rates: tuple[float, float] | None
+    rates: tuple[float, float] | None  # of the whole streams; a bucket has its share, as of the budget
     row_bytes: float
     sketch_bytes: int
     emit: str
@@ -178,16 +178,17 @@ class JoinSpec(Spec):
         join = self.join
         if isinstance(join.budget, Bytes):
             join = dataclasses.replace(join, budget=Bytes(join.budget.n - join.budget.n // LEFT_OVER))
-        state = join.start(
+        state = join.new_state(
             unit=self.unit,
             dtype=np.dtype(self.dtype),
-            rates=self.rates,
+            rates=None if self.rates is None else _shares_of(self.rates, self.buckets),
             row_bytes=self.row_bytes,
             lateness=self.lateness,
             sketch_bytes=self.sketch_bytes,
             numeric=not self.hashed,
         )
         assert isinstance(state, StreamState)
+        state.warns = False
         return state
 
     def fixed(self) -> dict[str, str]:
@@ -204,3 +205,10 @@ class JoinSpec(Spec):
     def with_join(self, **changes: Any) -> JoinSpec:
         """The same with other parameters of the join."""
         return dataclasses.replace(self, join=dataclasses.replace(self.join, **changes))
+
+
+def _shares_of(rates: tuple[float, float], buckets: int) -> tuple[float, float]:
+    """The rates that one bucket sees."""
+    check_rates(rates)
+    left, right = rates
+    return left / buckets, right / buckets

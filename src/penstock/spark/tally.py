@@ -6,9 +6,12 @@ import math
 from collections import Counter, deque
 from typing import Any
 
+from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.unbiased import CROWDED
 from penstock.spark.figures import MOST, Figures
 
 REMEMBERED = 1_000  # batches in the history
+MOST_LATE = 0.02  # a batch with a larger share of late rows is worth a word
 HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
 
 
@@ -33,6 +36,8 @@ class Tally:
         self._evicted: Counter[int] = Counter()
         self._hits = self._requests = self._malformed = 0  # of lookups
         self._waiting: dict[str, int] = {}  # in queues, after the last batch
+        self._late_batches = 0  # those with many late rows
+        self._late = (0, 0.0)  # the last of these, and the share of its rows that were late
 
     def add(self, figures: dict[str, Any], **about: Any) -> None:
         """One more batch: its figures as `figures_of` gives them, and what else is known of it."""
@@ -47,6 +52,9 @@ class Tally:
         for name in MOST:
             setattr(batch, name, sum(getattr(each, name) for each in last))
         self._sums.add(batch)
+        late = late_share(batch)
+        if late > MOST_LATE:
+            self._late_batches, self._late = self._late_batches + 1, (about.get("batch", self._batches), late)
         self._batches += 1
         self._rows += about.get("rows", 0)
         self._hits += about.get("hits", 0)
@@ -60,10 +68,9 @@ class Tally:
         self.history.append(
             about
             | batch.flat()
-            | {
-                "recall": recall(batch.results, batch.missed),
-                "overall_recall": recall(self._sums.results, self._sums.missed),
-            }
+            | _told("recall", recall_of(batch))
+            | _told("overall_recall", recall_of(self._sums))
+            | {"late_share": late}
             | _hottest(evicted)
         )
 
@@ -78,7 +85,8 @@ class Tally:
             "requests": self._requests,
             "malformed": self._malformed,
             "waiting": dict(self._waiting),
-            "recall": recall(self._sums.results, self._sums.missed),
+            **_told("recall", recall_of(self._sums)),
+            "late_share": late_share(self._sums),
             **_hottest(self._evicted),
             "evicted_per_bucket": dict(sorted(self._evicted.items())),
             "advice": self.advice(),
@@ -90,6 +98,30 @@ class Tally:
         return tuple(self._sums.buffered)
 
     def advice(self) -> str | None:
+        """What to do if many rows come late, a sample is biased, or one bucket has most of the evictions."""
+        return " ".join(filter(None, (self.late_advice(), self.sample_advice(), self._hot_advice()))) or None
+
+    def sample_advice(self) -> str | None:
+        """What to do if the sample of `drop_rate="unbiased"` is biased."""
+        return CROWDED if self._sums.crowded else None
+
+    def late_advice(self) -> str | None:
+        """What to do if more than 2 % of the rows of a batch came late."""
+        if not self._late_batches:
+            return None
+        batch, share = self._late
+        others = f" So did many in {self._late_batches - 1} batches before." if self._late_batches > 1 else ""
+        shown = recall_of(self._sums)
+        bound = ""
+        if self._sums.unestimated:
+            bound = f" Recall is {shown}: some came later than the estimate looks back."
+        return (
+            f"In batch {batch}, {100 * share:.0f} % of the rows came late, when partners of theirs may "
+            f"have expired.{others}{bound} Write files in order of time, read fewer of them at once "
+            "(maxFilesPerTrigger), or raise lateness= or the delay of the watermark."
+        )
+
+    def _hot_advice(self) -> str | None:
         """What to do if one bucket has far more than its share of the evictions."""
         bucket, share = _hottest(self._evicted).values()
         times = share * len(self._evicted)
@@ -103,17 +135,38 @@ class Tally:
         )
 
 
-def recall(results: int, missed: float | None) -> float | None:
-    """The estimated share of the exact results that was found; 1 where there are none, None if unknown.
+def recall_of(figures: Figures) -> RecallEstimate:
+    """The estimated share of the exact results that was found.
 
-    >>> from penstock.spark.tally import recall
-    >>> recall(30, 10.0), recall(5, -2.0), recall(0, 0.0), recall(7, None)
-    (0.75, 1.0, 1.0, None)
+    >>> from penstock.spark.figures import Figures
+    >>> from penstock.spark.tally import recall_of
+    >>> figures = Figures(results=30, missed=10.0, unestimated=1, arrived={"left": 50, "right": 50})
+    >>> print(recall_of(figures))
+    at most 75.0 %
     """
-    if missed is None:
-        return None
-    exact = results + max(0.0, missed)
-    return results / exact if exact > 0 else 1.0
+    return estimate_recall(figures.results, figures.missed, figures.unestimated, _came(figures))
+
+
+def late_share(figures: Figures) -> float:
+    """The share of the rows that came behind the progress of their stream, or behind the watermark.
+
+    >>> from penstock.spark.figures import Figures
+    >>> from penstock.spark.tally import late_share
+    >>> late_share(Figures(late=3, behind_watermark=2, arrived={"left": 50, "right": 48}))
+    0.05
+    """
+    came = _came(figures)
+    return (figures.late + figures.behind_watermark) / came if came else 0.0
+
+
+def _came(figures: Figures) -> int:
+    """Rows with a key and a time."""
+    return sum(figures.arrived.values()) + figures.behind_watermark
+
+
+def _told(name: str, recall: RecallEstimate) -> dict[str, Any]:
+    """A recall by this name, and whether it is an upper bound."""
+    return {name: recall.value, f"{name}_at_most": recall.at_most}
 
 
 def _evicted(figures: dict[str, Any]) -> int:

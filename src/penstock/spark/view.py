@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from penstock.joins.estimate import RecallEstimate
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -35,7 +37,8 @@ class View:
         )
         if not self.batches:
             return
-        room = max(1, (options.max_width - 36) // 12)
+        wide = any(each["recall_at_most"] for each in (*self.batches, self.totals))
+        room = max(1, (options.max_width - 36) // (17 if wide else 12))
         shown = self.batches[-room:]
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("", style="cyan", no_wrap=True)
@@ -79,9 +82,11 @@ def _memory(figures: dict[str, Any], streams: tuple[str, ...]) -> str:
 
 def _recall(figures: dict[str, Any]) -> str:
     """In percent, where there is anything to find."""
-    if figures["recall"] is None or not (figures["results"] or figures["missed"] > 0):
+    if figures["recall"] is None:
+        return "unknown" if figures["unestimated"] else "–"
+    if not (figures["results"] or figures["missed"] > 0):
         return "–"
-    return f"{100 * figures['recall']:.1f} %"
+    return str(RecallEstimate(figures["recall"], figures["recall_at_most"]))
 
 
 def _bucket(figures: dict[str, Any]) -> str:

@@ -1,0 +1,49 @@
+"""The estimate of recall: a share, an upper bound, or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST_UNESTIMATED = 0.1  # of the arrivals; beyond that a bound may be far above the truth
+
+
+@dataclass(frozen=True)
+class RecallEstimate:
+    """About which share of the exact results was found.
+
+    `value` is None where that is unknown. `at_most` says that it is an upper bound: some arrivals came so
+    late that what they missed is not known any more.
+
+    >>> from penstock.joins.estimate import RecallEstimate
+    >>> print(RecallEstimate(0.75), RecallEstimate(0.75, at_most=True), RecallEstimate(None), sep=", ")
+    75.0 %, at most 75.0 %, unknown
+    """
+
+    value: float | None
+    at_most: bool = False
+
+    def __str__(self) -> str:
+        """In percent."""
+        if self.value is None:
+            return "unknown"
+        return f"{'at most ' if self.at_most else ''}{100 * self.value:.1f} %"
+
+
+def estimate_recall(
+    results: float, missed: float | None, unestimated: float = 0, arrived: float = 0
+) -> RecallEstimate:
+    """Recall from the results found and about how many were missed besides; 1 where there are none.
+
+    `unestimated` of the `arrived` rows may have missed more, which nobody counted. One such row makes the
+    estimate an upper bound, more than a tenth of all rows make it unknown.
+
+    >>> from penstock.joins.estimate import estimate_recall
+    >>> estimate_recall(30, 10.0).value, estimate_recall(5, -2.0).value, estimate_recall(0, 0.0).value
+    (0.75, 1.0, 1.0)
+    >>> print(estimate_recall(7, None), estimate_recall(30, 10.0, 1, 50), estimate_recall(30, 10.0, 9, 50))
+    unknown at most 75.0 % unknown
+    """
+    if missed is None or unestimated > MOST_UNESTIMATED * arrived:
+        return RecallEstimate(None)
+    exact = results + max(0.0, missed)
+    return RecallEstimate(results / exact if exact > 0 else 1.0, unestimated > 0)
