@@ -47,7 +47,7 @@ class Arrivals:
     @property
     def span(self) -> Any:
         """Time between the first and the last arrival."""
-        return (self.time[-1] - self.time[0]).item() if len(self) else 0
+        return self.time[-1].item() - self.time[0].item() if len(self) else 0
 
     def clocked(self, window: int) -> np.ndarray:
         """The times by which tuples expire: in a window of rows, each stream's own arrival numbers."""
