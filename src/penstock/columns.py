@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import exact_floats
 from penstock.errors import ColumnError, hint
 from penstock.lazy import Lazy
 from penstock.units import time_unit
@@ -121,8 +122,10 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
         finest = min((stamp for stamp in stamps if stamp), key=["ns", "us", "ms", "s"].index)
         return Times(tuple(_in_unit(series, finest) for series in columns), finest, stamped=True)
     kinds_of = [np.issubdtype(_plain(series).dtype, np.floating) for series in columns]
-    dtype = np.float64 if any(kinds_of) else np.int64
-    return Times(tuple(_plain(series).astype(dtype) for series in columns), unit)
+    if any(kinds_of):
+        floats = (exact_floats(_plain(series), f"The time column {series.name!r}") for series in columns)
+        return Times(tuple(floats), unit)
+    return Times(tuple(_plain(series).astype(np.int64) for series in columns), unit)
 
 
 def _stamp_unit(series: pd.Series) -> str | None:

@@ -8,6 +8,8 @@ from fractions import Fraction as Ratio
 
 from penstock.errors import BudgetError, WindowError, hint
 
+LONGEST = 1e300  # a window; differences of times are still numbers then
+
 # Nanoseconds of each unit; Ratio keeps conversions exact.
 _NANOSECONDS = {
     "ns": 1,
@@ -77,6 +79,8 @@ def duration(value: str | datetime.timedelta, unit: str) -> int | float:
             )
         total = sum((Ratio(number) * _NANOSECONDS[time_unit(word)] for number, word in parts), Ratio(0))
     result = total / _NANOSECONDS[time_unit(unit)]
+    if abs(result) > LONGEST:
+        raise WindowError(f"{str(value)[:60]!r} is too long; at most {LONGEST:g} {unit} are allowed.")
     return int(result) if result.denominator == 1 else float(result)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 
 from penstock.errors import UnitWarning, WindowError, warn_user
 from penstock.kernels.layout import LANDMARK, ROWS, TIMED
-from penstock.units import duration, misread_unit, unit_word
+from penstock.units import LONGEST, duration, misread_unit, unit_word
 
 Span = int | float | str | datetime.timedelta
+MOST_ROWS = 2**62
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Rows:
     def __post_init__(self) -> None:
         if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 1:
             raise WindowError(f"Rows takes a whole number from 1 up; {self.n!r} was given.")
+        if self.n > MOST_ROWS:
+            raise WindowError(f"Rows takes at most 2^62 rows; {self.n!r} was given.")
         object.__setattr__(self, "n", int(self.n))
 
     @property
@@ -171,8 +173,8 @@ def _check_span(span: object, name: str) -> None:
             f"{name}={span!r} is not a span of time. Give a number in the unit of the time column or a text "
             "such as '10 minutes'."
         )
-    if math.isnan(amount) or math.isinf(amount) or amount < 0:
-        raise WindowError(f"{name}={span!r} is not allowed; a span is finite and not negative.")
+    if not 0 <= amount <= LONGEST:  # neither is NaN
+        raise WindowError(f"{name}={span!r} is not allowed; a span is not negative and at most {LONGEST:g}.")
 
 
 def _is_duration(span: Span) -> bool:

@@ -48,7 +48,7 @@ class Arrivals:
     @property
     def span(self) -> Any:
         """Time between the first and the last arrival."""
-        return (self.time[-1] - self.time[0]).item() if len(self) else 0
+        return self.time[-1].item() - self.time[0].item() if len(self) else 0
 
     @property
     def numbers(self) -> tuple[float, float] | None:

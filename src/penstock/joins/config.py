@@ -142,16 +142,41 @@ def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> t
     each = lateness if isinstance(lateness, tuple) else (lateness,) * streams
     if len(each) != streams:
         raise PenstockError(f"lateness takes a span, or a tuple of {streams}; {lateness!r} was given.")
-    return tuple(
+    behind = [
         FARTHEST if one == math.inf else float(math.ceil(window_of(one).resolve(unit).horizons[0]))
         for one in each
-    )
+    ]
+    if max(behind) > FARTHEST:
+        raise PenstockError(f"A lateness is at most 2^61; {lateness!r} was given.")
+    return tuple(behind)
 
 
 def check_times(times: np.ndarray) -> None:
     """Refuse times that streams out of step cannot tell apart from the beginning of time."""
     if not (np.abs(times.astype(np.float64)) < FARTHEST).all():
         raise PenstockError("Times must be finite and less than 2^61 from zero.")
+
+
+def progress_times(reached: Sequence[Any], time_dtype: np.dtype) -> np.ndarray:
+    """How far streams have come, as `advance` takes it: a number, or None where nothing is known.
+
+    >>> import numpy as np
+    >>> from penstock.joins.config import progress_times
+    >>> progress_times([7.5, 3], np.dtype(np.int64)).tolist()
+    [7, 3]
+    """
+    times = np.full(len(reached), beginning(time_dtype), time_dtype)
+    for stream, time in enumerate(reached):
+        if time is None:
+            continue
+        number = isinstance(time, int | float | np.integer | np.floating) and not isinstance(time, bool)
+        if not number or not abs(time) < FARTHEST:
+            raise PenstockError(
+                "advance takes a finite number less than 2^61 from zero per stream, or None; "
+                f"{time!r} was given."
+            )
+        times[stream] = math.floor(time) if time_dtype == np.int64 else time
+    return times
 
 
 def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import check_reach
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
 from penstock.errors import (
@@ -271,6 +272,8 @@ def _configure(
     """The join made concrete for an input."""
     dtype = arrivals.time.dtype
     resolved = fitting(window.resolve(arrivals.unit), dtype)
+    if len(arrivals):
+        check_reach(arrivals.time[0].item(), arrivals.time[-1].item(), resolved.horizons)
     streams = len(arrivals.nulls)
     if isinstance(budget, Tuples):
         tuples = budget.n

@@ -46,7 +46,7 @@ class ManyArrivals:
     @property
     def span(self) -> Any:
         """Time between the first and the last arrival."""
-        return (self.time[-1] - self.time[0]).item() if len(self) else 0
+        return self.time[-1].item() - self.time[0].item() if len(self) else 0
 
 
 def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:

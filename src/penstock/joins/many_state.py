@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time as clock
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.config import beginning
@@ -40,6 +42,8 @@ from penstock.window import Resolved
 CHUNK = 1 << 16  # arrivals per call of the driver, so that tables that grow do not grow ahead of need
 FIRST_ROOM = 1 << 16  # results
 INTEGER = np.dtype(np.int64)
+CODES = "Code other keys first, for example with pandas.factorize over all streams, or use join_many()."
+FLOATS = "For times that are fractions, give the state a dtype of floats."
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ class ManyState:
 
     def __init__(self, config: ManyConfig) -> None:
         self._adopt(config, *config.build())
+        self._first, self._latest = math.inf, -math.inf
         self.seconds = 0.0
 
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
@@ -156,14 +161,31 @@ class ManyState:
         self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
     ) -> ManyOutput:
         """Process a batch of arrivals."""
-        stream = np.ascontiguousarray(stream, np.int64)
+        stream = whole_numbers(stream, "stream")
+        if ((stream < 0) | (stream >= self.config.streams)).any():
+            raise PenstockError(f"stream takes numbers from 0 to {self.config.streams - 1} everywhere.")
         batch = ManyBatch(
             stream,
-            self._keys(stream, np.asarray(key, np.int64)),
-            np.ascontiguousarray(time, self.config.time_dtype),
-            np.ascontiguousarray(row, np.int64),
+            self._keys(stream, whole_numbers(key, "key", instead=CODES, dimensions=2)),
+            time_numbers(time, self.config.time_dtype, FLOATS),
+            whole_numbers(row, "row"),
         )
+        lengths = [len(part) for part in batch]
+        if len(set(lengths)) != 1:
+            raise PenstockError(
+                f"stream, key, time and row must be equally long; their lengths are {lengths}."
+            )
+        if lengths[0]:
+            self._check_order(batch)
         return self._run(batch, collect, log)
+
+    def _check_order(self, batch: ManyBatch) -> None:
+        """Refuse what is out of order, or too far from what came before."""
+        if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
+            raise PenstockError("Arrivals must come in order of time, across batches too.")
+        first, last = min(self._first, batch.time[0].item()), batch.time[-1].item()
+        check_reach(first, last, self.config.window.horizons)
+        self._first, self._latest = first, last
 
     def warm(self) -> ManyState:
         """Load or compile the kernel by processing nothing."""
@@ -278,7 +300,7 @@ class ManyState:
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
         plain = self.index._asdict() | {"k32": None}  # a view of k64
-        extra = {"index": plain, "seconds": self.seconds}
+        extra = {"index": plain, "seconds": self.seconds, "first": self._first, "latest": self._latest}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
@@ -289,6 +311,7 @@ class ManyState:
         state = cls.__new__(cls)
         state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
         state.seconds = extra["seconds"]
+        state._first, state._latest = extra.get("first", math.inf), extra.get("latest", -math.inf)
         return state
 
     def check(self) -> None:

@@ -11,9 +11,16 @@ from penstock.budget import Fraction, Tuples, budget_of
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
-from penstock.joins.config import beginning, behind_of, check_times, fitting, table_bytes
+from penstock.joins.config import (
+    beginning,
+    behind_of,
+    check_times,
+    fitting,
+    progress_times,
+    table_bytes,
+)
 from penstock.joins.many import check_options, enough
-from penstock.joins.many_state import INTEGER, ManyConfig, ManyOutput, ManyState
+from penstock.joins.many_state import INTEGER, ManyConfig, ManyState
 from penstock.kernels.drive import LOG_EVICTED
 from penstock.kernels.layout import ARRIVAL, KEY, ROW, STREAM, TIME
 from penstock.kernels.many import ManyBatch, ManyOut, apportion
@@ -60,14 +67,12 @@ class ManyStreamState(KeepsRows, ManyState):
         """The streams have come this far, as a watermark says; what expires by it goes with the next
         batch.
         """
-        start = beginning(self.config.time_dtype)
-        times = [start if time is None else time for time in reached]
-        if len(times) != self.config.streams:
+        if len(reached) != self.config.streams:
             raise PenstockError(
                 f"advance takes the progress of each of {self.config.streams} streams, or None; "
-                f"{len(times)} were given."
+                f"{len(reached)} were given."
             )
-        advance_many(self.store, self.flow, np.array(times, self.config.time_dtype))
+        advance_many(self.store, self.flow, progress_times(reached, self.config.time_dtype))
 
     @property
     def late(self) -> int:
@@ -105,9 +110,8 @@ class ManyStreamState(KeepsRows, ManyState):
         self.flow.meta[LATE] = other.flow.meta[LATE]
         return log[log[:, 0] == LOG_EVICTED], time
 
-    def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
+    def _check_order(self, batch: ManyBatch) -> None:
         check_times(batch.time)
-        return super()._run(batch, collect, log)
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
         return self._kernel(self.policy, self.store, self.index, self.flow, part, out, start)

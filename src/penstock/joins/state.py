@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.contest import Choice
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
@@ -21,10 +22,12 @@ from penstock.joins.unbiased import CROWDED, is_crowded, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
 from penstock.kernels.layout import (
+    ARRIVAL,
     ARRIVALS,
     DROPPED,
     EVICTED,
     EXPIRED,
+    HIGH_TUPLE,
     LIVE,
     MATCHED,
     OVERSIZE,
@@ -32,7 +35,10 @@ from penstock.kernels.layout import (
     PEAK_TUPLES,
     REFUSED,
     RESULTS,
+    ROWS,
     SAME_TICK,
+    TIME,
+    Store,
 )
 from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
@@ -44,6 +50,8 @@ from penstock.policies.learned import LearnedState
 CHUNK = 1 << 16  # arrivals per call of a driver
 GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
 FIRST_ROOM = 1 << 16  # pairs
+CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
+FLOATS = "For times that are fractions, start the state with dtype=float."
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ class JoinState:
             self.policy = self.running.inform(self.policy, self.chooser.scholar)
         self.seconds = 0.0
         self.peak_beyond = 0
+        self._first: float = math.inf
         self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be over yet
         self._kernel = _kernel_for(config)
@@ -109,11 +118,11 @@ class JoinState:
     ) -> Output:
         """Process a batch of arrivals; in tick steps the last tick waits for a later time or `finish`."""
         batch = Batch(
-            np.ascontiguousarray(stream, np.int8),
-            np.ascontiguousarray(key, np.int64),
-            np.ascontiguousarray(time, self.config.input_dtype),
-            np.ascontiguousarray(row, np.int64),
-            np.ascontiguousarray([] if size is None else size, np.int64),
+            whole_numbers(stream, "stream", np.int8),
+            whole_numbers(key, "key", instead=CODES),
+            time_numbers(time, self.config.input_dtype, FLOATS),
+            whole_numbers(row, "row"),
+            whole_numbers([] if size is None else size, "size"),
         )
         self._check_batch(batch)
         if self.config.step == "tick":
@@ -164,7 +173,10 @@ class JoinState:
     def _check_order(self, batch: Batch) -> None:
         if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
             raise PenstockError("Arrivals must come in order of time, across batches too.")
-        self._latest = batch.time[-1].item()
+        first, last = min(self._first, batch.time[0].item()), batch.time[-1].item()
+        if self.config.window.kind != ROWS:
+            check_reach(first, last, self.config.window.horizons)
+        self._first, self._latest = first, last
 
     def _hold_back(self, batch: Batch) -> Batch:
         """Join the batch to the open tick, and keep its last tick open."""
@@ -297,6 +309,7 @@ class JoinState:
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
             "open": self._open,
+            "first": self._first,
             "latest": self._latest,
         }
         return self._pack(extra)
@@ -327,6 +340,7 @@ class JoinState:
         state._unpack(policy, extra)
         state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
         state._open, state._latest = extra["open"], extra["latest"]
+        state._first = extra.get("first", _earliest(store))
         state._kernel = _kernel_for(config)
         return state
 
@@ -338,6 +352,12 @@ class JoinState:
             check_scholar(self.chooser.scholar)
             for state in self.chooser.small:
                 state.check()
+
+
+def _earliest(store: Store) -> float:
+    """The time of the earliest buffered tuple, for snapshots that do not say what came first."""
+    live = store.t64[1 : int(store.meta[HIGH_TUPLE]) + 1, ARRIVAL] >= 0
+    return min(store.time[1 : len(live) + 1, TIME][live].tolist(), default=math.inf)
 
 
 def _kernel_for(config: Config) -> Callable[..., int]:

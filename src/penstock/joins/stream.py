@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
-from penstock.joins.config import Config, beginning, check_times, table_bytes
+from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.settle import settlers_of
 from penstock.joins.state import JoinState, Output
@@ -68,8 +68,7 @@ class StreamState(KeepsRows, JoinState):
         """The streams have come this far, as a watermark says; what expires by it goes with the next
         batch.
         """
-        start = beginning(self.config.time_dtype)
-        times = np.array([start if time is None else time for time in (left, right)], self.config.time_dtype)
+        times = progress_times((left, right), self.config.time_dtype)
         advance_to(self.store, self.flow, times)
         for state in self.chooser.small if self.chooser is not None else []:
             advance_to(state.store, state.flow, times)  # type: ignore[attr-defined]

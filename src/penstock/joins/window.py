@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arrays import check_reach, exact_floats
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
@@ -192,7 +193,7 @@ class WindowJoin:
         """The arrivals with times in floats if a landmark period is not a whole number of their unit."""
         window = self.within.resolve(arrivals.unit)
         if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
-            return dataclasses.replace(arrivals, time=arrivals.time.astype(np.float64))
+            return dataclasses.replace(arrivals, time=exact_floats(arrivals.time, "The time column"))
         return arrivals
 
     def start(
@@ -287,6 +288,9 @@ class WindowJoin:
     def configure(self, arrivals: Arrivals, mean_row: float = 0.0) -> Config:
         """The join made concrete for an input."""
         window = self.within.resolve(arrivals.unit)
+        if window.kind != ROWS and len(arrivals):
+            horizons = fitting(window, arrivals.time.dtype).horizons
+            check_reach(arrivals.time[0].item(), arrivals.time[-1].item(), horizons)
         left, right = arrivals.per_stream
         span = arrivals.span
         rates = (left / span, right / span) if span > 0 else (float(left), float(right))

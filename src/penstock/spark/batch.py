@@ -38,7 +38,7 @@ def joined_in_batch(prepared: list[DataFrame], spec: Spec, kind: type[Bucket] = 
             F.element_at(tags, F.col(BUCKET) + 1).alias(LABEL),
             F.lit(side).cast("byte").alias(SIDE),
             F.monotonically_increasing_id().alias(ORDER),
-            F.col(quoted(spec.sides[side].time)).cast(_sortable(spec, prepared)).alias(SORT),
+            F.col(quoted(spec.sides[side].time)).try_cast(_sortable(spec, prepared)).alias(SORT),
             F.col(BUCKET),
         ]
         for name in hidden:

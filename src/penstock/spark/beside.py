@@ -7,7 +7,7 @@ from typing import Any
 
 
 def beside(progress: Any) -> dict[str, Any]:
-    """`hits`, `requests` and `malformed` keys of a batch's lookups, and `waiting`, the rows in each queue behind it.
+    """`hits`, `requests` and `malformed` keys of lookups, and `waiting`, the rows in each queue behind a batch.
 
     What a query does not have is left out.
 

@@ -24,7 +24,7 @@ from penstock.kernels.stream import LOG_LATE
 from penstock.payload import row_bytes
 from penstock.spark.arena import Arena
 from penstock.spark.figures import Figures
-from penstock.spark.pack import CHECK, KEY, TIME, from_blob, to_blob
+from penstock.spark.pack import CHECK, FARTHEST, KEY, TIME, from_blob, to_blob
 from penstock.spark.spec import LEFT, RIGHT
 
 CHUNK = 1 << 18  # results per table
@@ -204,7 +204,8 @@ class Bucket:
 
     def _follow_watermark(self, watermark: int) -> None:
         if watermark >= 0:
-            self.state.advance(*(watermark * 1_000 if side.watermark else None for side in self.spec.sides))
+            micro = min(watermark * 1_000, FARTHEST - 1)  # rows beyond are skipped, but Spark follows them
+            self.state.advance(*(micro if side.watermark else None for side in self.spec.sides))
             self.watermark = watermark
 
     def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:

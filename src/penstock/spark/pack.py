@@ -21,6 +21,9 @@ PACKED = f"{LABEL} int, {SIDE} tinyint, {TASK} int, {PIECE} int, {SKIPPED} bigin
 REGISTER = -1  # the label under which a query is told by every batch what it is, whichever buckets get rows
 
 MOST_ROWS = 1 << 17  # per piece
+FARTHEST = 2**61  # what states of streams can take, as `penstock.joins.config` has it
+EXACT = 2**53  # floats tell whole numbers apart up to here
+DAY = 86_400_000_000  # in microseconds
 MOST_BYTES = 1 << 26
 
 
@@ -117,21 +120,48 @@ def is_usable(table: pa.Table, codes: tuple[str, ...]) -> pa.ChunkedArray:
 
 
 def with_time(table: pa.Table, time: str, dtype: str) -> pa.Table:
-    """The table with its times as numbers; null where a time is missing or not finite."""
+    """The table with its times as numbers; null where a time is missing or cannot be used."""
     return table.append_column(TIME, as_numbers(table[time], dtype))
 
 
 def as_numbers(times: pa.ChunkedArray, dtype: str) -> pa.ChunkedArray:
-    """Times as numbers: timestamps and dates as microseconds."""
+    """Times as numbers: timestamps and dates as microseconds.
+
+    Null where a time is missing, not finite, 2^61 or more from zero (see `check_times`), or beyond 2^53 where
+    it would be rounded to a float.
+    """
     kind = times.type
     if pa.types.is_timestamp(kind):
-        return times.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
+        return _within(times.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64()), FARTHEST)
     if pa.types.is_date(kind):
-        return times.cast(pa.timestamp("us")).cast(pa.int64())
-    numbers = times.cast(pa.int64() if dtype == "int64" else pa.float64())
-    if dtype == "float64":
-        numbers = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
-    return numbers
+        days = times.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        return pc.multiply(_within(days, FARTHEST // DAY), DAY)
+    whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
+    if dtype == "int64" and whole:
+        return _within(times, FARTHEST).cast(pa.int64())
+    numbers = (_within(times, EXACT) if whole else times).cast(pa.float64())
+    numbers = pc.if_else(pc.is_finite(numbers), numbers, pa.scalar(None, pa.float64()))
+    return _within(numbers, FARTHEST)
+
+
+def as_exact(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as floats, null also where one would round them."""
+    stamped = pa.types.is_timestamp(times.type)
+    return as_numbers(as_numbers(times, "int64") if stamped else times, "float64")
+
+
+def _within(numbers: pa.ChunkedArray, limit: int) -> pa.ChunkedArray:
+    """Numbers less than a limit from zero, null in place of the others."""
+    if pa.types.is_integer(numbers.type) and numbers.type.bit_width < 64:
+        numbers = numbers.cast(pa.int64())
+    if numbers.null_count == len(numbers):
+        return numbers
+    bounds = pc.min_max(numbers).as_py()
+    if -limit < bounds["min"] and bounds["max"] < limit:
+        return numbers
+    bound = float(limit) if pa.types.is_floating(numbers.type) else limit
+    fine = pc.and_(pc.greater(numbers, -bound), pc.less(numbers, bound))
+    return pc.if_else(fine, numbers, pa.scalar(None, numbers.type))
 
 
 def to_blob(table: pa.Table) -> bytes:

@@ -26,7 +26,7 @@ from penstock.linked.triples import triples_of
 from penstock.patterns import snapshot
 from penstock.spark.arena import appended
 from penstock.spark.bucket import Batch
-from penstock.spark.pack import REGISTER, as_numbers, from_blob, to_blob
+from penstock.spark.pack import REGISTER, as_exact, from_blob, to_blob
 from penstock.spark.spec import fixed_types
 
 LABEL, BUCKET, TASK, PIECE, LATEST, SKIPPED, BLOB = (
@@ -78,13 +78,19 @@ class QuerySpec:
         } | fixed_types(["triple"], [self.column_types])
 
     def times(self, table: pa.Table) -> np.ndarray:
-        """The starts, or the ends of rows that close a fact, as numbers; NaN where there is neither."""
-        numbers = [
-            as_numbers(_chunked(table[name]), "int64" if self.stamps else "float64") for name in (START, END)
-        ]
-        return pc.coalesce(*[each.cast(pa.float64(), safe=False) for each in numbers]).to_numpy(
-            zero_copy_only=False
-        )
+        """The starts, or the ends of rows that close a fact, as numbers; NaN where there is neither, or where
+        one of the two cannot be used.
+        """
+        given = [_chunked(table[name]) for name in (START, END)]
+        numbers = [as_exact(each) for each in given]
+        times = pc.coalesce(*numbers).to_numpy(zero_copy_only=False)
+        for raw, number in zip(given, numbers, strict=True):
+            if number.null_count == raw.null_count:
+                continue
+            missing = pc.is_null(raw, nan_is_null=True)
+            unusable = pc.and_(pc.is_null(number), pc.invert(missing)).to_numpy()
+            times = np.where(unusable, np.nan, times)
+        return times
 
 
 def _chunked(column: Any) -> pa.ChunkedArray:
