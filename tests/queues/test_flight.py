@@ -235,7 +235,10 @@ def kill_server_and_clients(folder: Path, kills: int) -> None:
     try:
         for name in commands:
             start(name)
-        time.sleep(2)
+        end = time.monotonic() + 120
+        while not (log.exists() and log.stat().st_size):  # on a busy machine they take long to start
+            assert time.monotonic() < end
+            time.sleep(0.05)
         for _ in range(kills):
             time.sleep(rng.uniform(0.1, 1.2))
             name = rng.choice(list(commands))
