@@ -7,7 +7,7 @@ from typing import Any
 
 
 def beside(progress: Any) -> dict[str, Any]:
-    """`hits`, `requests` and `malformed` keys of lookups, and `waiting`, the rows in each queue behind a batch.
+    """`hits`, `requests` and `malformed` keys of lookups, and `waiting`, the rows left in each queue.
 
     What a query does not have is left out.
 
