@@ -162,7 +162,7 @@ def test_postgresql_is_killed_under_a_stream(spark: Any, server: Any, tmp_path: 
 
 
 def test_the_database_decides_what_is_equal(spark: Any, server: Any, tmp_path: Path) -> None:
-    """UUIDs as texts, one of them malformed, in every batch: the query goes on and finds what the table has."""
+    """UUIDs as texts, one of them malformed, in every batch: the query goes on and finds the others."""
     import psycopg
 
     known = [f"00000000-0000-0000-0000-00000000000{i}" for i in range(8)]

@@ -134,6 +134,9 @@ def enrich(
     missing: Annotated[str, typer.Option(help="Keys the table has not: null, drop or error.")] = "null",
     ttl: Annotated[str | None, typer.Option(help="How old entries may get: '10 minutes'.")] = None,
     batch: Annotated[int, typer.Option(help="Events that are answered together.")] = 10_000,
+    malformed: Annotated[
+        str, typer.Option(help="Keys the database cannot read: missing or error.")
+    ] = "missing",
     timeout: Annotated[float, typer.Option(help="Seconds until a fetch is given up.")] = 30.0,
     no_negative: Annotated[
         bool, typer.Option("--no-negative", help="Do not remember keys that the table has not.")
@@ -158,6 +161,7 @@ def enrich(
         budget=budget_of_text(budget),
         policy=policy,
         missing=missing,
+        malformed=malformed,
         ttl=ttl,
         batch=batch,
         timeout=timeout,
@@ -169,5 +173,6 @@ def enrich(
     stats = run.stats
     console().print(
         f"{run.table.num_rows:,} events to {out}; {100 * stats.hit_ratio:.1f} % hits, {stats.loads:,} keys "
-        f"in {stats.queries:,} queries, {stats.absent:,} requests for keys that the table has not."
+        f"in {stats.queries:,} queries, {stats.absent:,} requests for keys that the table has not"
+        + (f", {stats.malformed:,} keys that it cannot read." if stats.malformed else ".")
     )

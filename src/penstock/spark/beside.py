@@ -7,7 +7,7 @@ from typing import Any
 
 
 def beside(progress: Any) -> dict[str, Any]:
-    """`hits`, `requests` and `malformed` keys of lookups, and `waiting`, the rows left in each queue.
+    """`hits`, `requests` and `malformed` keys of the lookups of a batch; `waiting`: rows in queues behind it.
 
     What a query does not have is left out.
 
