@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.errors import BudgetError, ColumnError, UnknownPolicyError, WindowError
+from penstock.errors import BudgetError, ColumnError, ShortSampleWarning, UnknownPolicyError, WindowError
 from penstock.workloads import gdj_pair
 from tests.joins.agreement import online
 
@@ -76,7 +76,8 @@ def test_default_policies_come_from_the_registry() -> None:
         needs_future = True
 
     try:
-        plan = ps.plan(LEFT[:4], RIGHT[:4], **ON, budgets=["2 tuples"])
+        with pytest.warns(ShortSampleWarning):
+            plan = ps.plan(LEFT[:4], RIGHT[:4], **ON, budgets=["2 tuples"])
     finally:
         ps.policies.unregister("oracle")
     assert {row.policy for row in plan.rows} == set(online())
@@ -122,7 +123,8 @@ def test_a_policy_that_cannot_share_a_pool_is_skipped() -> None:
 
 
 def test_default_budgets_too_small_for_the_input_are_left_out() -> None:
-    plan = ps.plan(LEFT[:6], RIGHT[:6], **ON, policies=["fifo"])
+    with pytest.warns(ShortSampleWarning):
+        plan = ps.plan(LEFT[:6], RIGHT[:6], **ON, policies=["fifo"])
     assert plan.rows
     assert all(row.tuples >= 2 for row in plan.rows)
 

@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql import functions as F
 
 import penstock as ps
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, UnitWarning
 from penstock.spark import bounded_join
-from penstock.spark.buckets import labels
+from penstock.spark import join as join_module
+from penstock.spark.buckets import labels, share
 from tests.spark.conftest import write_files
 
 ENOUGH = ps.Tuples(100_000)
@@ -142,3 +143,30 @@ def test_bad_calls_are_refused_before_any_work(spark: Any, stream_of: Any, tmp_p
     for left, right, change, message in cases:
         with pytest.raises(PenstockError, match=message):
             bounded_join(left, right, **(fine | change))
+
+
+def test_a_fraction_is_of_what_each_stream_needs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows without a key are no arrivals, and a one-sided window keeps left rows only."""
+    budgets: list[Any] = []
+
+    def noted(budget: Any, buckets: int) -> Any:
+        budgets.append(budget)
+        return share(budget, buckets)
+
+    monkeypatch.setattr(join_module, "share", noted)
+    left = spark.createDataFrame([(n % 5 if n % 10 else None, n) for n in range(100)], "k long, ts long")
+    right = spark.createDataFrame([(n % 5, 5 * n) for n in range(20)], "k long, ts long")
+    # From 0, the first right row, to 99, the last left one with a key.
+    for within, kept in (((0, 30), 90 * 30), (30, 110 * 30), ((30, 0), 20 * 30)):
+        bounded_join(left, right, on="k", time="ts", within=within, budget=ps.Fraction(1.0), policy="fifo")
+        assert budgets.pop() == ps.Tuples(kept // 99)
+
+
+def test_a_batch_join_tells_of_times_in_another_unit(spark: Any) -> None:
+    seconds = spark.createDataFrame([(1, 1_700_000_000), (2, 1_700_000_005)], "k long, ts long")
+    options: dict[str, Any] = {"on": "k", "time": "ts", "budget": "1000 tuples", "policy": "fifo"}
+    with pytest.warns(UnitWarning, match='give unit="s"') as caught:
+        bounded_join(seconds, seconds, within="10 seconds", **options)
+    assert caught[0].filename == __file__
+    bounded_join(seconds, seconds, within="10 seconds", unit="s", **options)
+    bounded_join(seconds, seconds, within=10, **options)

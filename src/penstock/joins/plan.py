@@ -190,7 +190,7 @@ class _Bench:
                 (
                     f"At the average rate the exact join keeps {self.need:,} tuples, but the sample has only "
                     f"{len(self.plain):,} rows: it is shorter than the window, and recall on a longer stream "
-                    f"will be lower. Take a longer sample, and check that the times are in "
+                    f"may be lower. Take a longer sample, and check that the times are in "
                     f"{unit_word(self.plain.unit)}.",
                     ShortSampleWarning,
                 )

@@ -37,7 +37,7 @@ from penstock.spark.schema import (
 )
 from penstock.spark.spec import LEFT, JoinSpec
 from penstock.spark.streaming import joined_in_stream
-from penstock.window import Within, warn_unit, window_of
+from penstock.window import Window, Within, warn_unit, window_of
 
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
@@ -259,7 +259,7 @@ def _in_tuples(
     return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
 
 
-def check_unit(frame: DataFrame, name: str, window: Within, unit: str) -> None:
+def check_unit(frame: DataFrame, name: str, window: Window, unit: str) -> None:
     """Warn where the times of a batch DataFrame are numbers that seem to be in another unit.
 
     One row tells; a stream has none before it runs.
