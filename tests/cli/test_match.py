@@ -47,6 +47,17 @@ def test_json_has_the_rows_and_the_counts(files) -> None:
 
 
 @pytest.mark.nojit
+def test_a_limit_says_that_there_are_more(files) -> None:
+    files[0].write_text("PATTERN SEQ(Wash w, Use u) WITHIN 3 hours")
+    common = (*files, "--type", "kind", "--time", "at", "--json", "-", "--limit")
+    result = run("match", *common, 2)
+    assert json.loads(result.stdout)["rows"] == [{"w": 0, "u": 1}, {"w": 0, "u": 2}]
+    assert "2 matches (the limit; there are more) in 4 events" in result.stderr
+    assert "3 matches in 4 events" in run("match", *common, 3).stderr
+    assert run("match", *common, 3, "--budget", "1 MiB").exit_code == 2  # there is no such option
+
+
+@pytest.mark.nojit
 def test_explain_needs_no_events_to_be_read(files, tmp_path: Path) -> None:
     result = run("match", files[0], tmp_path / "absent.csv", "--explain")
     assert result.exit_code == 0

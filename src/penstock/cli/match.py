@@ -21,7 +21,7 @@ def match(
     strategy: Annotated[
         str, typer.Option(help="How to match: columnar, semantic, object, iterative.")
     ] = "columnar",
-    limit: Annotated[int | None, typer.Option(help="Build at most so many matches, count the rest.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Stop after so many matches.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan and match nothing.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Write the matches as Parquet, or as CSV by its extension.")
@@ -43,11 +43,11 @@ def match(
     if out is not None:
         save_rows(run.matches, out)
     stats = run.stats
-    cut = f", {stats.cut:,} of them cut" if stats.cut else ""
+    more = " (the limit; there are more)" if stats.cut else ""
     where = f", written to {out}" if out else ""
-    figures = {"matches": stats.matches, "cut": stats.cut, "events": stats.events}
+    figures = {"matches": run.matches.num_rows, "cut": stats.cut, "events": stats.events}
     sink.write(figures | {"rows": run.matches.to_pylist()})
     if out is None and not sink.alone:
         shown = run.matches.slice(0, SHOWN).to_pylist()
         sink.screen.print(rows_table(shown, run.matches.column_names, justify="right"))
-    sink.screen.print(f"{stats.matches:,} matches{cut} in {stats.events:,} events{where}")
+    sink.screen.print(f"{run.matches.num_rows:,} matches{more} in {stats.events:,} events{where}")

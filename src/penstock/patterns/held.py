@@ -40,10 +40,11 @@ class Held:
     def drop(self, events: int) -> None:
         """Forget so many of the oldest events."""
         if events and self.axes is not None:
-            self.axes = {kind: axis[events:] for kind, axis in self.axes.items()}
-            self.types, self.rows = self.types[events:], self.rows[events:]
+            # Copies: a view would keep the whole of a large batch in memory for what is left of it.
+            self.axes = {kind: axis[events:].copy() for kind, axis in self.axes.items()}
+            self.types, self.rows = self.types[events:].copy(), self.rows[events:].copy()
             self.columns = {
-                name: Values(values.kind, values.data[events:], values.null[events:])
+                name: Values(values.kind, values.data[events:].copy(), values.null[events:].copy())
                 for name, values in self.columns.items()
             }
 

@@ -64,8 +64,8 @@ class PatternSet:
     ) -> dict[str, PatternRun]:
         """All matches of all patterns in a table of events; the options are those of `Pattern.run`.
 
-        A `limit` holds for each pattern, `max_events` and `budget` for all together. Of the figures,
-        `matches` and `cut` are each pattern's own, the others those of the set.
+        A `limit` holds for each pattern (`stats.cut` is 1 if it has more), `max_events` and `budget` for all
+        together. Of the figures, `matches` and `cut` are each pattern's own, the others those of the set.
 
         >>> import penstock as ps
         >>> pair = ps.PatternSet(["PATTERN SEQ(A, B) WITHIN 5", "PATTERN SEQ(A a, B b) WITHIN 5"])

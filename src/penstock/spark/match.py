@@ -58,15 +58,18 @@ def match_pattern(
     pattern
         A `Pattern`, or its text.
     partition_by
-        Columns of which every combination of values is a stream of its own. Without it, equality predicates
-        that link all events of the pattern say how to cut the work; else there is one partition.
+        Columns of which every combination of values is a stream of its own, released when its events have
+        left the window (a window of events is left only by later events of the same values). Without it,
+        equality predicates that link all events of the pattern say how to cut the work; else there is one
+        partition.
     lateness
         How much later than its successors an event may come and still be put in order; later ones are dropped
         and counted.
     order
         The columns that decide between events of one time; all of them, if not given.
     budget, policy, strategy, max_events
-        As for `Pattern.run`; the budget is for all partitions together.
+        As for `Pattern.run`; the budget is for all partitions together. Budget and policy are for the caches
+        of the strategies `object` and `semantic`; the others refuse them.
     unit
         That of numeric times.
     name
