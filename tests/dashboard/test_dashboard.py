@@ -224,7 +224,12 @@ def test_a_browser_shows_what_recall_is_not(tmp_path: Path) -> None:
     board = Board("clicks")
     with Browser(tmp_path / "profile") as browser, Dashboard(board) as served:
         browser.open(served.url)
-        bound = {"recall": 0.7, "recall_at_most": True, "overall_recall": 0.69, "overall_recall_at_most": True}
+        bound = {
+            "recall": 0.7,
+            "recall_at_most": True,
+            "overall_recall": 0.69,
+            "overall_recall_at_most": True,
+        }
         board.post(batch(0, unestimated=3, **bound))
         browser.until("document.getElementById('recall').textContent === 'at most 69.0 %'")
         text = browser.text()

@@ -10,7 +10,6 @@ import pytest
 
 import penstock as ps
 from penstock.errors import BiasedSampleWarning, PenstockWarning
-from penstock.joins.unbiased import is_crowded
 
 
 def streams(rates: tuple[float, float], bursts: float = 1.0) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,9 +66,9 @@ def test_bursts_warn_once() -> None:
 @pytest.mark.parametrize("tuples", [20, 200, 700])
 def test_a_constant_rate_does_not_warn(tuples: int) -> None:
     left, right = streams((4.0, 4.0))
-    run = join(budget=ps.Tuples(tuples)).run(left, right, on="key", time="ts")
-    admitted = run.stats.arrivals - run.stats.dropped
-    print(tuples, run.stats.evicted / admitted, 0.8 / (tuples / 2) ** 0.5)
+    stats = join(budget=ps.Tuples(tuples)).run(left, right, on="key", time="ts").stats
+    thinned = (1 - stats.dropped / stats.arrivals) * stats.exact
+    assert stats.results == pytest.approx(thinned, rel=0.2)
 
 
 def test_a_state_warns_when_it_starts_and_when_rates_turn_out_wrong() -> None:
@@ -90,5 +89,11 @@ def test_a_state_warns_when_it_starts_and_when_rates_turn_out_wrong() -> None:
 
 
 def test_other_drop_rates_promise_nothing() -> None:
-    config = join(drop_rate=0.3).start().config
-    assert not is_crowded(config, 10_000, 9_000)
+    left, right = streams((4.0, 4.0), bursts=30.0)
+    join(drop_rate=0.3).run(left, right, on="key", time="ts")
+
+
+def test_a_restored_state_warns_too() -> None:
+    state = ps.JoinState.restore(join().start(rates=(2.0, 2.0)).snapshot())
+    with pytest.warns(BiasedSampleWarning, match="constant rate"):
+        state.process(np.zeros(4_000), np.zeros(4_000), np.arange(4_000) // 40, np.arange(4_000))

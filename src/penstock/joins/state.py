@@ -18,7 +18,7 @@ from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
 from penstock.joins.settle import settle, settlers_of
-from penstock.joins.unbiased import CROWDED, is_crowded, warn_biased
+from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
 from penstock.kernels.layout import (
@@ -99,6 +99,7 @@ class JoinState:
         self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be over yet
         self._kernel = _kernel_for(config)
+        self._watch = RateWatch(config)
 
     @property
     def running(self) -> Policy:
@@ -125,6 +126,7 @@ class JoinState:
             whole_numbers([] if size is None else size, "size"),
         )
         self._check_batch(batch)
+        self._watch.see(batch.stream, batch.time)
         if self.config.step == "tick":
             batch = self._hold_back(batch)
         out = self._run(batch, collect, log)
@@ -136,9 +138,7 @@ class JoinState:
     @property
     def crowded(self) -> bool:
         """Whether the rates are not those for which `drop_rate="unbiased"` has found its chances."""
-        meta = self.store.meta
-        admitted = int(meta[ARRIVALS]) - (0 if self.config.shed else int(meta[DROPPED]))
-        return is_crowded(self.config, admitted, int(meta[EVICTED]))
+        return self._watch.crowded
 
     def finish(self, *, collect: bool = False, log: bool = False) -> Output:
         """Process the tick that is still open."""
@@ -342,6 +342,7 @@ class JoinState:
         state._open, state._latest = extra["open"], extra["latest"]
         state._first = extra.get("first", _earliest(store))
         state._kernel = _kernel_for(config)
+        state._watch = RateWatch(config)
         return state
 
     def check(self) -> None:

@@ -13,6 +13,7 @@ from penstock.joins.config import Config, beginning, check_times, progress_times
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.settle import settlers_of
 from penstock.joins.state import JoinState, Output
+from penstock.joins.unbiased import RateWatch
 from penstock.kernels.drive import LOG_EVICTED, Batch, Out
 from penstock.kernels.layout import (
     ARRIVAL,
@@ -155,6 +156,7 @@ class StreamState(KeepsRows, JoinState):
         self.store.chance[:], self.store.meta[SHED] = 0.0, 0
         missed = other.sketch.missed.copy()
         log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
+        self._watch = RateWatch(self.config)  # these had been counted before
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
         self.store.meta[GONE] += other.store.meta[GONE]

@@ -3,7 +3,7 @@
 Section 4.2 of GreedyDual-Join drops just as many tuples as make room for the rest to stay until they
 expire. So every result has the same chance if the tuples of both streams are kept with the same
 probability (a dropped tuple still probes, so it matters which of the two came first), and if rates are
-constant, so that hardly anything is evicted.
+constant, so that what is not dropped stays nearly until it expires.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import math
 import warnings
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock.errors import BiasedSampleWarning
+from penstock.kernels.layout import ROWS
 
 if TYPE_CHECKING:
     from penstock.joins.config import Config
 
 UNEQUAL = 1.1  # by which one stream may be kept more often than the other
-CHANCE = 2.4  # over the root of the tuples: three times what chance evicts at a constant rate
-LEAST = 0.1  # of the admitted
+BURST = 1.5  # times the arrivals that the rate says
+CHANCE = 5.0  # and so many standard deviations more, by which arrivals at a constant rate differ
 
 
 def unequal_shares(config: Config) -> str | None:
@@ -39,20 +42,35 @@ def unequal_shares(config: Config) -> str | None:
     )
 
 
-def is_crowded(config: Config, admitted: int, evicted: int) -> bool:
-    """Whether so many of the admitted tuples were evicted that the rate cannot have been constant.
+class RateWatch:
+    """Whether a stretch of time as long as the horizon brought many more arrivals than the rate says."""
 
-    Where it is, a buffer of B tuples evicts about 0.8 / sqrt(B) of them by chance.
-    """
-    if not config.unbiased:
-        return False
-    smallest = min(config.capacities)
-    return admitted > 10 * smallest and evicted > max(LEAST, CHANCE / math.sqrt(smallest)) * admitted
+    def __init__(self, config: Config) -> None:
+        self.crowded = False
+        self._horizons = config.window.horizons
+        self._most = [math.inf, math.inf]
+        if config.unbiased and config.window.kind != ROWS and config.rates is not None:
+            for side, (rate, horizon) in enumerate(zip(config.rates, self._horizons, strict=True)):
+                if rate * horizon > 0:
+                    self._most[side] = BURST * rate * horizon + CHANCE * math.sqrt(rate * horizon)
+        self._open = [(-math.inf, 0), (-math.inf, 0)]  # per stream the last stretch, and its arrivals so far
+
+    def see(self, stream: np.ndarray, time: np.ndarray) -> None:
+        """Count the arrivals of a batch."""
+        for side, most in enumerate(self._most):
+            mine = time[stream == side] if most < math.inf and not self.crowded else time[:0]
+            if len(mine) == 0:
+                continue
+            stretches, counts = np.unique(mine // self._horizons[side], return_counts=True)
+            last, before = self._open[side]
+            counts[stretches == last] += before
+            self._open[side] = (float(stretches[-1]), int(counts[-1]))
+            self.crowded = bool(counts.max() > most)
 
 
 CROWDED = (
     "drop_rate='unbiased' assumes a constant rate, at which the tuples that are not dropped find room until "
-    "they expire. Here many of them were evicted: results of bursts are too few, and sums over the results "
+    "they expire. Here far more came at times: results of bursts are too few, and sums over the results "
     "too small. It holds where rates are constant, and as rates= says; else give a larger budget, or a "
     "drop_rate= that leaves room during bursts."
 )
