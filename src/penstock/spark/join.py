@@ -142,7 +142,7 @@ def bounded_join(
     count = bucket_count(buckets, budget, session.partitions(spark))
     marked = any(side.watermark for side in sides)
     fields = output_fields(left, right, sides)
-    refuse_unpackable(fields)
+    refuse_unpackable([*left.schema.fields, *right.schema.fields])
     if marked:
         fields.append(event_time_field(left.schema[times[0]].dataType))
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)

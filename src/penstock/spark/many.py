@@ -109,7 +109,7 @@ def bounded_join_many(
     times, unit, dtype = many_times_of(streams, time, unit)
     parts = parts_of(streams, joins, times)
     fields = many_fields(streams, joins, parts)
-    refuse_unpackable(fields)
+    refuse_unpackable([field for frame in streams.values() for field in frame.schema.fields])
     given = budget_of(budget)
     if not isinstance(given, Tuples):
         raise BudgetError(
