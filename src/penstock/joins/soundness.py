@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import SnapshotError
+from penstock.kernels.cells import BLOCK, CLASSES, SLOT, WIDTHS, Cells
 from penstock.kernels.counts import FILLED, SKETCH, Counts
+from penstock.kernels.histogram import POINTER, TOTAL, Histogram
 from penstock.kernels.layout import (
     ARRIVAL,
     COMPETE,
@@ -28,11 +30,13 @@ from penstock.kernels.layout import (
     LINK,
     LIVE,
     NEXT,
+    NODE,
     P_BYTES,
     P_LIMIT,
     P_LIVE,
     P_USED,
     PINNED,
+    PLACE,
     PREV,
     SHED,
     SIDE,
@@ -43,6 +47,7 @@ from penstock.kernels.layout import (
     Store,
 )
 from penstock.kernels.queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
+from penstock.policies.rand import RandState
 
 FIXED = ("pool_of", "horizon", "chance")  # what a store is built with and keeps
 FIXED_META = (COMPETE, WINDOW, SHED)
@@ -221,6 +226,14 @@ def check_parts(part: Any, store: Store) -> None:
         check_queue(part, len(store.t64))
     elif isinstance(part, Counts):
         check_counts(part)
+    elif isinstance(part, Cells):
+        check_cells(part, store)
+    elif isinstance(part, Histogram):
+        check_within(part.meta[:, POINTER], 0, part.bins.shape[1], "the pointer of a histogram")
+        check_within(part.meta[:, TOTAL], 0, len(store.t64), "the number of credits")
+        check_within(part.bins, 0, len(store.t64), "a bin of a histogram")
+    elif isinstance(part, RandState):
+        check_members(part, store)
     elif isinstance(part, tuple):
         for each in part:
             check_parts(each, store)
@@ -261,3 +274,48 @@ def check_counts(counts: Counts) -> None:
             found += len(_walked(entry, links, filled, "counts"))
             sound(found <= filled, "a count is in two buckets")
         sound(found == filled, "counts are lost")
+
+
+def check_cells(cells: Cells, store: Store) -> None:
+    """Whether every tuple has its cell in a block of its key, and no two blocks overlap."""
+    used, high = int(cells.used[0]), int(store.meta[HIGH_KEY])
+    sound(0 <= used <= len(cells.words), "more cells than there is room for")
+    taken = np.zeros(used, bool)
+    blocks = []
+    for side in (0, 1):
+        entry = np.flatnonzero(store.k32[: high + 1, COUNT + side])
+        width = (store.k32[entry, WIDTHS].astype(np.int64) >> (8 * side)) & 255
+        check_within(width, 0, CLASSES - 1, "the size of a block")
+        sound((store.k32[entry, COUNT + side] <= (1 << width)).all(), "a block is too small")
+        blocks += list(zip(store.k32[entry, BLOCK + side].tolist(), width.tolist(), strict=True))
+    for width, first in enumerate(cells.free.tolist()):
+        sound(0 <= first <= used, "a free block is out of range")
+        links = cells.words[:used, SLOT]
+        free = _walked(first, np.append(0, links), used, "the free blocks")
+        blocks += [(block - 1, width) for block in free]
+    for block, width in blocks:
+        sound(block >= 0 and block + (1 << width) <= used, "a block is out of range")
+        sound(not taken[block : block + (1 << width)].any(), "two blocks overlap")
+        taken[block : block + (1 << width)] = True
+    live = np.flatnonzero(store.t64[: int(store.meta[HIGH_TUPLE]) + 1, ARRIVAL] >= 0)
+    live = live[live > 0]
+    entry, side, node = (store.t32[live, column] for column in (ENTRY, SIDE, NODE))
+    check_within(node, 0, used, "the cell of a tuple")
+    sound((node < store.k32[entry, COUNT + side]).all(), "the cell of a tuple is out of range")
+    sound(
+        (cells.words[store.k32[entry, BLOCK + side] + node, SLOT] == live).all(), "a cell has another tuple"
+    )
+
+
+def check_members(state: RandState, store: Store) -> None:
+    """Whether every tuple is at its place among the members of its pool."""
+    sound(np.array_equal(state.length, store.pools[:, P_LIVE]), "a pool has other members")
+    check_within(state.turn, 0, state.drawn.shape[1] - 1, "the next draw")
+    check_within(state.waiting, 0, 2**31, "the number of those that wait")
+    sound(((state.drawn < 1.0) & (state.drawn >= -1.0)).all(), "a draw is out of range")
+    check_within(state.members, 0, len(store.t64) - 1, "a member")
+    for pool, length in enumerate(state.length.tolist()):
+        sound(length <= state.members.shape[1], "a pool has more members than there is room for")
+        members = state.members[pool, :length]
+        sound((store.t32[members, PLACE] == np.arange(length)).all(), "a member is not at its place")
+        sound((store.t64[members, ARRIVAL] >= 0).all(), "a member has left")
