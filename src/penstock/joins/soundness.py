@@ -8,14 +8,17 @@ index (a credit, a time) cannot be told from a right one.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from penstock.errors import SnapshotError
+from penstock.kernels.bitset import new_bitset
 from penstock.kernels.cells import BLOCK, CLASSES, SLOT, WIDTHS, Cells
 from penstock.kernels.counts import FILLED, SKETCH, Counts
 from penstock.kernels.histogram import POINTER, TOTAL, Histogram
+from penstock.kernels.kinetic import Tournament
 from penstock.kernels.layout import (
     ARRIVAL,
     COMPETE,
@@ -47,6 +50,7 @@ from penstock.kernels.layout import (
     Store,
 )
 from penstock.kernels.queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
+from penstock.policies.clock import Ring
 from penstock.policies.rand import RandState
 
 FIXED = ("pool_of", "horizon", "chance")  # what a store is built with and keeps
@@ -234,6 +238,10 @@ def check_parts(part: Any, store: Store) -> None:
         check_within(part.bins, 0, len(store.t64), "a bin of a histogram")
     elif isinstance(part, RandState):
         check_members(part, store)
+    elif isinstance(part, Tournament):
+        check_tournament(part, store)
+    elif isinstance(part, Ring):
+        check_positions(part, store)
     elif isinstance(part, tuple):
         for each in part:
             check_parts(each, store)
@@ -319,3 +327,42 @@ def check_members(state: RandState, store: Store) -> None:
         members = state.members[pool, :length]
         sound((store.t32[members, PLACE] == np.arange(length)).all(), "a member is not at its place")
         sound((store.t64[members, ARRIVAL] >= 0).all(), "a member has left")
+
+
+def check_tournament(tournament: Tournament, store: Store) -> None:
+    """Whether the leaves are the keys that there are, and every winner has won a game."""
+    leaves = tournament.until.shape[1]
+    sound(np.array_equal(tournament.side, np.arange(len(tournament.side))), "a stream has another side")
+    sound(not np.isnan(tournament.until).any(), "a time is no number")
+    rows = np.arange(int(store.meta[HIGH_KEY]) + 1)
+    for winner, side in zip(tournament.winner, tournament.side.tolist(), strict=True):
+        expected = np.zeros(leaves, np.int64)
+        expected[rows] = np.where(store.k32[rows, COUNT + side] > 0, rows, 0)
+        sound(np.array_equal(winner[leaves:], expected), "a tournament has other keys")
+        children = winner[2:].reshape(-1, 2)
+        sound((winner[1:leaves, None] == children[: leaves - 1]).any(axis=1).all(), "a winner has not played")
+
+
+def check_positions(ring: Ring, store: Store) -> None:
+    """Whether every tuple has a position of its own, and all others are free."""
+    sound(np.array_equal(ring.size, store.pools[:, P_LIMIT]), "a ring has another size")
+    check_within(ring.hand, 0, 2**62, "the hand of a ring")
+    live = np.flatnonzero(store.t64[: int(store.meta[HIGH_TUPLE]) + 1, ARRIVAL] >= 0)
+    live = live[live > 0]
+    place, pool = store.t32[live, PLACE], store.pool_of[store.t32[live, STREAM]]
+    fresh = new_bitset(len(ring.size), int(ring.size.max()))
+    sound(np.array_equal(ring.free.offsets, fresh.offsets), "a ring has other levels")
+    for each, size in enumerate(ring.size.tolist()):
+        mine = place[pool == each]
+        check_within(mine, 0, size - 1, "a position")
+        free = np.ones(size, bool)
+        free[mine] = False
+        sound(np.count_nonzero(~free) == len(mine), "two tuples have one position")
+        landing = int(ring.landing[each])
+        sound(-1 <= landing < size and (landing < 0 or free[landing]), "the next position is out of range")
+        for first, last in pairwise(fresh.offsets.tolist()):
+            bits = np.zeros(64 * (last - first), np.uint8)
+            bits[: len(free)] = free
+            words = np.packbits(bits, bitorder="little").view("<u8")
+            sound(np.array_equal(ring.free.words[each, first:last], words), "the free positions are others")
+            free = words != 0
