@@ -154,4 +154,6 @@ def test_one_far_time_does_not_end_a_job(spark: Any, tmp_path: Path, streaming: 
     assert len(match_pattern(events, "PATTERN SEQ(A a, B b) WITHIN 5", time="ts").collect()) == 1
     triples = [("a", "r", 1, 5), ("b", "r", 1, 6), *[("b", "r", 1, ts) for _, ts in far]]
     wind = spark.createDataFrame(triples, "s string, p string, o int, start bigint")
-    assert len(stream_query(QUERY, {"w": wind}, budget="100 tuples").collect()) == 4  # two triples, each also with itself
+    assert (
+        len(stream_query(QUERY, {"w": wind}, budget="100 tuples").collect()) == 4
+    )  # two triples, each also with itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time as clock
 from collections.abc import Callable
@@ -14,16 +15,19 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.contest import Choice
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
+from penstock.joins import soundness
 from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
 from penstock.joins.settle import settle, settlers_of
+from penstock.joins.soundness import check_parts, check_shapes
 from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
 from penstock.kernels.layout import (
     ARRIVAL,
     ARRIVALS,
+    COMPETE,
     DROPPED,
     EVICTED,
     EXPIRED,
@@ -44,6 +48,7 @@ from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
 from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
+from penstock.policies import get
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
 
@@ -343,7 +348,21 @@ class JoinState:
         state._first = extra.get("first", _earliest(store))
         state._kernel = _kernel_for(config)
         state._watch = RateWatch(config)
+        state._check_restored()
         return state
+
+    def _check_restored(self) -> None:
+        """Refuse arrays that kernels would not survive."""
+        running = self.running
+        if running.needs_future:  # what it is built from is in no snapshot
+            fresh, _ = dataclasses.replace(self.config, policy=get("fifo")).build()
+            fresh.meta[COMPETE] = self.store.meta[COMPETE]
+        else:
+            fresh, policy = self.config.build(policy=running)
+            if running.compiled:
+                check_shapes(self.policy, policy, "the state of the policy")
+        soundness.check_store(self.store, fresh)
+        check_parts(self.policy, self.store)
 
     def check(self) -> None:
         """Assert every invariant of the store and of the policy."""

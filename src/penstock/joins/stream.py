@@ -12,6 +12,7 @@ from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.settle import settlers_of
+from penstock.joins.soundness import check_queue, check_shapes, sound
 from penstock.joins.state import JoinState, Output
 from penstock.joins.unbiased import RateWatch
 from penstock.kernels.drive import LOG_EVICTED, Batch, Out
@@ -197,6 +198,11 @@ class StreamState(KeepsRows, JoinState):
         state._unpack(policy, extra)
         state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
         state.flow, state.sketch = extra["flow"], extra["sketch"]
+        state._check_restored()
+        fresh = config.build_flow()
+        check_shapes((state.flow, state.sketch), fresh, "the progress of the streams")
+        check_queue(state.flow.expiry.queue, len(store.t64))
+        sound(np.array_equal(state.flow.behind, fresh[0].behind), "the lateness is another")
         return state
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.budget import Bytes, Tuples
 from penstock.contest import Choice
-from penstock.errors import BudgetError, ColumnError, SnapshotError
+from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
 from penstock.joins import snapshot as snapshots
 from penstock.linked.binding import masks_of
 from penstock.linked.caches import LinkedConfig
@@ -85,7 +85,18 @@ class QueryState:
     def process(
         self, streams: Mapping[str, Table], *, collect: bool = True, log: bool = False
     ) -> LinkedOutput:
-        """Process a batch: a table for each stream, or for some of them."""
+        """Process a batch: a table for each stream, or for some of them. A refused one changes nothing."""
+        before, offsets = (self.state, self.latest, self.planned), self.offsets.copy()
+        counted = None if self.state is None else (self.state.matched, self.state.unmatched)
+        try:
+            return self._process(streams, collect, log)
+        except PenstockError:
+            (self.state, self.latest, self.planned), self.offsets = before, offsets
+            if self.state is not None and counted is not None:
+                self.state.matched, self.state.unmatched = counted
+            raise
+
+    def _process(self, streams: Mapping[str, Table], collect: bool, log: bool) -> LinkedOutput:
         # As long as nothing has matched, all begins anew: the first triples decide what times are, too.
         # Background triples alone may have made results, which come once.
         empty = self.latest == -np.inf

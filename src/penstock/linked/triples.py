@@ -402,7 +402,7 @@ def _coarse(
 
 def _as_floats(times: np.ndarray, stream: str) -> np.ndarray:
     floats = times.astype(np.float64)
-    if times.dtype.kind == "i" and (np.abs(floats) > LARGEST).any():
+    if times.dtype.kind == "i" and (np.abs(floats) >= LARGEST).any():
         lost = np.flatnonzero(floats.astype(np.int64) != times)
         if len(lost):
             raise ColumnError(

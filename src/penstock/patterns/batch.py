@@ -134,7 +134,7 @@ def _numbered(series: pd.Series, names: list[str]) -> np.ndarray:
 
 def _check_range(time: np.ndarray, name: str) -> None:
     """Refuse times whose difference would not fit into a number."""
-    most = 1e300 if time.dtype.kind == "f" else 2**62
+    most = 1e300 if time.dtype.kind == "f" else 2**62 - 1
     if len(time) and (time.min() < -most or time.max() > most):
         raise ColumnError(
             f"The times of {name!r} reach too far; allowed are those from -{most:g} to {most:g}."

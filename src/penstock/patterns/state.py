@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time as clock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from penstock.policies import get as get_policy
 if TYPE_CHECKING:
     from penstock.patterns.pattern import Pattern
 
+FARTHEST = 2**62  # differences of times fit into 64 bits
 Attribute = Callable[[str, np.ndarray], pa.ChunkedArray]
 
 
@@ -97,8 +97,11 @@ class PatternSetState:
         """
         self._check_open()
         number = isinstance(time, int | float | np.number) and not isinstance(time, bool)
-        if not number or not math.isfinite(time):
-            raise PatternError(f"advance takes a time as a number in the stream's unit; {time!r} was given.")
+        if not number or not -FARTHEST < time < FARTHEST:
+            raise PatternError(
+                f"advance takes a time as a finite number in the stream's unit, less than 2^62 from zero; "
+                f"{time!r} was given."
+            )
         if self.last is None or time <= self.last:
             self.last = time if self.last is None else self.last
             return self._tables([self._none(member) for member in self.members], self.kept.attribute)
