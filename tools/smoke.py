@@ -58,7 +58,8 @@ def window_join() -> None:
             run = join.run(LEFT, RIGHT, collect=True, **SETTINGS)
             found = {(row["left_row"], row["right_row"]) for row in run.pairs.to_pylist()}
             assert run.stats.exact == len(EXACT), policy
-            assert found and found <= EXACT, policy
+            assert found <= EXACT, policy
+            assert found, policy
             assert budget < 1_000 or found == EXACT, policy
             assert run.stats.results == len(found), policy
             assert run.stats.peak_tuples <= budget, policy
