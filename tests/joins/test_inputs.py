@@ -429,6 +429,6 @@ def test_a_fraction_is_of_the_need_at_the_average_rate() -> None:
     one = {"key": np.arange(100) % 5, "ts": np.arange(100)}
     join = ps.WindowJoin(within=10, budget=ps.Fraction(0.5), policy="fifo", allocation="unified")
     assert join.run(one, one, on="key", time="ts").stats.peak_tuples == 10
-    # One-sided: the mean horizon counts, 5.
+    # One-sided: the right stream needs nothing, floor(0.5 * 100 * 10 / 99) = 5.
     join = ps.WindowJoin(within=(0, 10), budget=ps.Fraction(0.5), policy="fifo", allocation="unified")
     assert join.run(one, one, on="key", time="ts").stats.peak_tuples == 5
