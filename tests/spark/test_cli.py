@@ -29,14 +29,14 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frames = {}
     for side in ("left", "right"):
-        frames[side] = pd.DataFrame(
-            {"k": rng.integers(0, 30, 400), "ts": np.sort(rng.integers(0, 4_000, 400)), side: range(400)}
-        )
+        times = 1_700_000_000 + np.sort(rng.integers(0, 4_000, 400))
+        frames[side] = pd.DataFrame({"k": rng.integers(0, 30, 400), "ts": times, side: range(400)})
         frames[side].to_csv(tmp_path / f"{side}.csv", index=False)
-    common = ["left.csv", "right.csv", "--on", "k", "--time", "ts", "--within", "100"]
+    common = ["left.csv", "right.csv", "--on", "k", "--time", "ts", "--within", "100 ms"]
     budget = ["--budget", "12 tuples", "--policy", "lru"]
     joined = run("join", *common, *budget, "--out", "hits", "--archive", "lost", "--json", "-", cwd=tmp_path)
     assert joined.returncode == 0, joined.stdout + joined.stderr
+    assert 'give unit="s"' in " ".join(joined.stderr.split())  # such times look like seconds since 1970
     figures = json.loads(joined.stdout)
     assert figures["results"] == len(pd.read_parquet(tmp_path / "hits"))
     assert 0 < figures["recall"] < 1

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import penstock as ps
-from penstock.errors import PenstockError, UnitWarning
+from penstock.errors import PenstockError
 from penstock.spark import bounded_join
 from penstock.spark import join as join_module
 from penstock.spark.buckets import labels, share
@@ -160,13 +160,3 @@ def test_a_fraction_is_of_what_each_stream_needs(spark: Any, monkeypatch: pytest
     for within, kept in (((0, 30), 90 * 30), (30, 110 * 30), ((30, 0), 20 * 30)):
         bounded_join(left, right, on="k", time="ts", within=within, budget=ps.Fraction(1.0), policy="fifo")
         assert budgets.pop() == ps.Tuples(kept // 99)
-
-
-def test_a_batch_join_tells_of_times_in_another_unit(spark: Any) -> None:
-    seconds = spark.createDataFrame([(1, 1_700_000_000), (2, 1_700_000_005)], "k long, ts long")
-    options: dict[str, Any] = {"on": "k", "time": "ts", "budget": "1000 tuples", "policy": "fifo"}
-    with pytest.warns(UnitWarning, match='give unit="s"') as caught:
-        bounded_join(seconds, seconds, within="10 seconds", **options)
-    assert caught[0].filename == __file__
-    bounded_join(seconds, seconds, within="10 seconds", unit="s", **options)
-    bounded_join(seconds, seconds, within=10, **options)

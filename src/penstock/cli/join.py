@@ -71,23 +71,21 @@ def join(
         from penstock.errors import UnitWarning
         from penstock.spark import bounded_join
         from penstock.spark.figures import Figures
-        from penstock.spark.join import check_unit
         from penstock.spark.tally import recall_of
 
         watch: Any = "penstock" if stream else Observation("penstock")
         frames = [read(session, path, streaming=stream) for path in (left, right)]
         with warnings_in_one_line(UnitWarning):
-            if stream:  # a stream shows no row before it runs, its files do
-                check_unit(read(session, left), what["time"][0], window_of(what["within"]), unit)
-            joined = bounded_join(
-                *frames,
-                **what,
-                budget=room,
-                policy=policy,
-                lateness=lateness,
-                emit="all" if archive else "results",
-                name=watch,
-            )
+            _check_unit(read(session, left), what["time"][0], window_of(what["within"]), unit)
+        joined = bounded_join(
+            *frames,
+            **what,
+            budget=room,
+            policy=policy,
+            lateness=lateness,
+            emit="all" if archive else "results",
+            name=watch,
+        )
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
         recall = recall_of(Figures.from_flat(figures))
     told = {"recall": recall.value, "recall_at_most": recall.at_most}
@@ -99,6 +97,21 @@ def join(
         f"Evicted: {figures['evicted_left']:,} left, {figures['evicted_right']:,} right. "
         f"Peak state: {figures['peak_bytes'] / 2**20:.1f} MiB."
     )
+
+
+def _check_unit(frame: Any, name: str, window: Any, unit: str) -> None:
+    """Warn where the times of a file are numbers that seem to be in another unit; one row tells."""
+    from pyspark.sql import functions, types
+
+    from penstock.window import warn_unit
+
+    kind = frame.schema[name].dataType if name in frame.columns else None  # others are refused by the join
+    if not isinstance(kind, types.NumericType) or not window.has_unit:
+        return
+    time = functions.col(f"`{name.replace('`', '``')}`")
+    row = frame.select(time.cast("double").alias("time")).filter(time.isNotNull()).first()
+    if row is not None:
+        warn_unit(window, unit, (row["time"], row["time"]))
 
 
 def _share(recall: RecallEstimate) -> str:

@@ -37,7 +37,7 @@ from penstock.spark.schema import (
 )
 from penstock.spark.spec import LEFT, JoinSpec
 from penstock.spark.streaming import joined_in_stream
-from penstock.window import Window, Within, warn_unit, window_of
+from penstock.window import Within, window_of
 
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
@@ -136,8 +136,6 @@ def bounded_join(
     sides = sides_of(left, right, keys, times, suffixes)
     streaming = left.isStreaming
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
-    if not streaming:
-        check_unit(left, times[0], window, unit)
     spark = left.sparkSession
     count = bucket_count(buckets, budget, session.partitions(spark))
     marked = any(side.watermark for side in sides)
@@ -257,19 +255,6 @@ def _in_tuples(
     ends = [[row[end] for row in found if row[end] is not None] for end in ("first", "last")]
     span = max(ends[1]) - min(ends[0]) if ends[0] else 0
     return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
-
-
-def check_unit(frame: DataFrame, name: str, window: Window, unit: str) -> None:
-    """Warn where the times of a batch DataFrame are numbers that seem to be in another unit.
-
-    One row tells; a stream has none before it runs.
-    """
-    if not isinstance(frame.schema[name].dataType, T.NumericType) or not window.has_unit:
-        return
-    time = F.col(quoted(name))
-    row = frame.select(time.cast("double").alias("time")).filter(time.isNotNull()).first()
-    if row is not None:
-        warn_unit(window, unit, (row["time"], row["time"]))
 
 
 def _number(frame: DataFrame, name: str) -> Column:
