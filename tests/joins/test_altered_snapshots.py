@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parent / "altered.py"
-QUEUED = ("fifo", "rand", "lru", "lfu", "prob", "life", "age", "gdj", "clock")  # policies all of whose tables are checked
+QUEUED = (
+    "fifo",
+    "rand",
+    "lru",
+    "lfu",
+    "prob",
+    "life",
+    "age",
+    "gdj",
+    "clock",
+)  # policies all of whose tables are checked
 
 
 def survives(policy: str, lateness: int | None, cases: int) -> None:
