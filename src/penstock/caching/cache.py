@@ -41,6 +41,7 @@ from penstock.kernels.cache import (
 from penstock.kernels.cache_bytes import LIMIT, TAKEN, answer_sized, new_room
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
+from penstock.soundness import check_cache, looked_over
 
 MOST_USES = 64  # of an entry that a policy to which the cache changes is told of
 CHUNK = 1 << 16  # requests per call of the driver, so that counts do not grow far ahead of need
@@ -232,16 +233,20 @@ class Cache:
 
     @parts.setter
     def parts(self, stored: tuple[Any, ...]) -> None:
-        cache, state, room = stored
-        if self.chooser is not None:
-            state, choosing = state
-            self.chooser.parts = choosing
-            self._state = self.running.build_cache(self._setting)
+        with looked_over():
+            cache, state, room = stored
+            if self.chooser is not None:
+                state, choosing = state
+                self.chooser.parts = choosing
+                self._state = self.running.build_cache(self._setting)
         if type(state) is not type(self._state) or cache.meta[CAPACITY] != self.capacity:
             raise SnapshotError(
                 f"The snapshot is of a cache with {cache.meta[CAPACITY]:,} entries and the state of another "
                 f"policy or size; this one has {self.capacity:,} under {self.policy.spell()}."
             )
+        with looked_over():
+            fresh = (self._cache, self.running.build_cache(self._setting), self._room)
+            check_cache(cache, state, room, fresh)
         self._cache, self._state, self._room = cache, state, room
 
     @property

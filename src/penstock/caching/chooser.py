@@ -11,6 +11,7 @@ from penstock.errors import PolicyOptionError
 from penstock.kernels.cache import tally
 from penstock.policies import Policy
 from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
+from penstock.soundness import check_shapes
 
 if TYPE_CHECKING:
     from penstock.caching.cache import Cache
@@ -103,7 +104,8 @@ class CacheChooser(Follower[Policy]):
 
     @parts.setter
     def parts(self, stored: tuple[Any, ...]) -> None:
-        contest, self.uses, small = stored
-        self.contest = Contest.unpack(contest)
+        contest, uses, small = stored
+        check_shapes(uses, self.uses, "the uses of the entries")
+        self.uses, self.contest = uses, Contest.unpack(contest)
         for each, mine in zip(self.small, small, strict=True):
             each.parts = mine

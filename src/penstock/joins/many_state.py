@@ -37,6 +37,7 @@ from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew, drive_many
 from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
 from penstock.kernels.many_stream import ManyFlow, new_many_flow
 from penstock.policies.base import Policy, Setting
+from penstock.soundness import check_apart, check_index, check_parts, check_shapes, looked_over
 from penstock.window import Resolved
 
 CHUNK = 1 << 16  # arrivals per call of the driver, so that tables that grow do not grow ahead of need
@@ -307,12 +308,23 @@ class ManyState:
     def restore(cls, data: bytes) -> ManyState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, ManyConfig)
-        index = Index(**extra["index"])
         state = cls.__new__(cls)
-        state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
-        state.seconds = extra["seconds"]
-        state._first, state._latest = extra.get("first", math.inf), extra.get("latest", -math.inf)
+        with looked_over():
+            index = Index(**extra["index"])
+            state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
+            state.seconds = extra["seconds"]
+            state._first, state._latest = extra.get("first", math.inf), extra.get("latest", -math.inf)
+            state._check_restored()
         return state
+
+    def _check_restored(self) -> None:
+        """Refuse arrays that kernels would not survive."""
+        store, index, policy = self.config.build()
+        check_apart(self.store, store)
+        if self.config.policy.compiled:
+            check_shapes(self.policy, policy, "the state of the policy")
+        check_index(self.index, self.store, index)
+        check_parts(self.policy, self.store, policy)
 
     def check(self) -> None:
         """Assert every invariant of the store, the index and the policy."""

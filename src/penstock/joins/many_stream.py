@@ -28,6 +28,7 @@ from penstock.kernels.many_index import HELD, Index
 from penstock.kernels.many_stream import advance_many, drive_many_stream
 from penstock.kernels.stream import LATE
 from penstock.policies import get
+from penstock.soundness import check_flow, looked_over
 from penstock.window import window_of
 
 
@@ -128,10 +129,13 @@ class ManyStreamState(KeepsRows, ManyState):
         config, store, policy, extra = snapshots.unpack(data, ManyConfig)
         if "flow" not in extra:
             raise SnapshotError("The snapshot is of streams in order; restore it with ManyState.")
-        index = Index(**extra["index"])
         state = cls.__new__(cls)
-        state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
-        state.seconds, state.flow = extra["seconds"], extra["flow"]
+        with looked_over():
+            index = Index(**extra["index"])
+            state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
+            state.seconds, state.flow = extra["seconds"], extra["flow"]
+            state._check_restored()
+            check_flow(state.flow, store, config.build_flow())
         return state
 
 

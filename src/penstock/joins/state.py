@@ -15,12 +15,10 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.contest import Choice
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
-from penstock.joins import soundness
-from penstock.joins.chooser import Chooser
+from penstock.joins.chooser import Chooser, new_scholar_for
 from penstock.joins.config import Config, table_bytes
-from penstock.joins.invariants import check_store
+from penstock.joins.invariants import check_store as check_invariants
 from penstock.joins.settle import settle, settlers_of
-from penstock.joins.soundness import check_parts, check_shapes
 from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
 from penstock.kernels.jit import interpreted
@@ -51,6 +49,14 @@ from penstock.kernels.ticks import drive_ticks
 from penstock.policies import get
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
+from penstock.soundness import (
+    check_open,
+    check_parts,
+    check_scholar,
+    check_shapes,
+    check_store,
+    looked_over,
+)
 
 CHUNK = 1 << 16  # arrivals per call of a driver
 GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
@@ -341,32 +347,41 @@ class JoinState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
         state = cls.__new__(cls)
-        state.config, state.store = config, store
-        state._unpack(policy, extra)
-        state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
-        state._open, state._latest = extra["open"], extra["latest"]
-        state._first = extra.get("first", _earliest(store))
+        with looked_over():
+            state.config, state.store = config, store
+            state._unpack(policy, extra)
+            state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+            state._open, state._latest = extra["open"], extra["latest"]
+            state._check_restored()
+            if state._open is not None:
+                check_open(state._open, _empty(config), config.payload is not None)
+            state._first = extra.get("first", _earliest(store))
         state._kernel = _kernel_for(config)
         state._watch = RateWatch(config)
-        state._check_restored()
         return state
 
     def _check_restored(self) -> None:
         """Refuse arrays that kernels would not survive."""
-        running = self.running
+        running, policy = self.running, None
         if running.needs_future:  # what it is built from is in no snapshot
             fresh, _ = dataclasses.replace(self.config, policy=get("fifo")).build()
             fresh.meta[COMPETE] = self.store.meta[COMPETE]
         else:
             fresh, policy = self.config.build(policy=running)
+            if self.chooser is not None:
+                scholar = new_scholar_for(self.config)
+                check_shapes(self.chooser.scholar, scholar, "the history")
+                policy = policy._replace(scholar=scholar) if isinstance(policy, LearnedState) else policy
             if running.compiled:
                 check_shapes(self.policy, policy, "the state of the policy")
-        soundness.check_store(self.store, fresh)
-        check_parts(self.policy, self.store)
+        check_store(self.store, fresh)
+        check_parts(self.policy, self.store, policy)
+        if self.chooser is not None:
+            check_parts(self.chooser.scholar, self.store, scholar)
 
     def check(self) -> None:
         """Assert every invariant of the store and of the policy."""
-        check_store(self.store)
+        check_invariants(self.store)
         self.running.check(self.policy, self.store)
         if self.chooser is not None:
             check_scholar(self.chooser.scholar)

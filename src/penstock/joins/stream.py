@@ -12,7 +12,6 @@ from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.settle import settlers_of
-from penstock.joins.soundness import check_queue, check_shapes, sound
 from penstock.joins.state import JoinState, Output
 from penstock.joins.unbiased import RateWatch
 from penstock.kernels.drive import LOG_EVICTED, Batch, Out
@@ -30,6 +29,7 @@ from penstock.kernels.resettle import refile
 from penstock.kernels.sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
 from penstock.kernels.stream import LATE, advance_to, miss
 from penstock.policies import Policy
+from penstock.soundness import check_flow, check_sketch, looked_over
 
 
 class StreamState(KeepsRows, JoinState):
@@ -194,15 +194,15 @@ class StreamState(KeepsRows, JoinState):
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
         state = cls(config)
-        state.store = store
-        state._unpack(policy, extra)
-        state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
-        state.flow, state.sketch = extra["flow"], extra["sketch"]
-        state._check_restored()
-        fresh = config.build_flow()
-        check_shapes((state.flow, state.sketch), fresh, "the progress of the streams")
-        check_queue(state.flow.expiry.queue, len(store.t64))
-        sound(np.array_equal(state.flow.behind, fresh[0].behind), "the lateness is another")
+        flow, sketch = state.flow, state.sketch
+        with looked_over():
+            state.store = store
+            state._unpack(policy, extra)
+            state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+            state.flow, state.sketch = extra["flow"], extra["sketch"]
+            state._check_restored()
+            check_flow(state.flow, store, flow)
+            check_sketch(state.sketch, store, sketch)
         return state
 
 

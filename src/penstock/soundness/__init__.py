@@ -1,0 +1,47 @@
+"""Whether the arrays of a snapshot can be given to kernels, which check nothing.
+
+A checksum tells of accidents on the way. It does not tell of arrays that were wrong before they were sealed,
+and an index out of range ends the process. So a restored state is looked at as a whole: every array has the
+type and shape that a fresh one has, every index is in range, lists end, the accounts agree, and nothing is
+so far off that a loop would go on for ever. What is no index (a credit, a time) cannot be told from a right
+one. All arrays are looked at as a whole, in time that grows with their size.
+"""
+
+from penstock.soundness import knowledge, outlooks, policies
+from penstock.soundness.basics import (
+    check_numbers,
+    check_same,
+    check_shapes,
+    check_within,
+    looked_over,
+    sound,
+)
+from penstock.soundness.caches import check_cache
+from penstock.soundness.knowledge import check_scholar
+from penstock.soundness.orders import check_queue
+from penstock.soundness.parts import CHECKS, check_parts
+from penstock.soundness.store import check_apart, check_store
+from penstock.soundness.streams import check_flow, check_index, check_open, check_sketch
+
+__all__ = [
+    "CHECKS",
+    "check_apart",
+    "check_cache",
+    "check_flow",
+    "check_index",
+    "check_numbers",
+    "check_open",
+    "check_parts",
+    "check_queue",
+    "check_same",
+    "check_scholar",
+    "check_shapes",
+    "check_sketch",
+    "check_store",
+    "check_within",
+    "knowledge",
+    "looked_over",
+    "outlooks",
+    "policies",
+    "sound",
+]

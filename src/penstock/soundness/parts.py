@@ -1,0 +1,64 @@
+"""The table of checks: what is looked at in each structure that a state is made of.
+
+A structure is a named tuple of arrays. Its parts are looked at before itself, each by the check that its class
+has here; a structure all of whose arrays may have any value has an entry too, which says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock.kernels.layout import Store
+from penstock.soundness.store import live_tuples, pool_of_tuples
+
+Check = Callable[[Any, Any, Any], None]
+CHECKS: dict[type, Check] = {}
+
+
+def checks(*kinds: type) -> Callable[[Check], Check]:
+    """Note down the check of a structure, given what is around it (a store, or a cache) and a fresh one.
+
+    The fresh one is None where it cannot be built, as for policies that know the future.
+    """
+
+    def noted(check: Check) -> Check:
+        CHECKS.update(dict.fromkeys(kinds, check))
+        return check
+
+    return noted
+
+
+def anything(part: Any, around: Any, fresh: Any) -> None:
+    """The check of structures whose parts have theirs, and whose other arrays may have any value."""
+
+
+def check_parts(part: Any, around: Any, fresh: Any = None) -> None:
+    """Whether all structures in the state of a policy are sound; types and shapes have been looked at."""
+    if not isinstance(part, tuple):
+        return
+    others = fresh if isinstance(fresh, tuple) else (None,) * len(part)
+    for each, other in zip(part, others, strict=True):
+        check_parts(each, around, other)
+    check = CHECKS.get(type(part))
+    if check is not None:
+        check(part, around, fresh)
+
+
+class Members:
+    """The tuples of a store, or the entries of a cache, as policies see them."""
+
+    def __init__(self, around: Any) -> None:
+        self.of_store = isinstance(around, Store)
+        if self.of_store:
+            self.slots = live_tuples(around)
+            self.pool = pool_of_tuples(around, self.slots)
+            self.pools, self.rows = len(around.pools), len(around.t64)
+        else:
+            from penstock.soundness.caches import live_entries
+
+            self.slots = live_entries(around)
+            self.pool = np.zeros(len(self.slots), np.int64)
+            self.pools, self.rows = 1, len(around.e64)

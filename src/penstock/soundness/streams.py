@@ -1,0 +1,124 @@
+"""Whether what joins keep besides their store is sound: progress, what was lost, and the index of many joins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.kernels.drive import Batch
+from penstock.kernels.layout import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
+from penstock.kernels.many_index import (
+    CHAIN,
+    COUNTING,
+    HEEDING,
+    HELD,
+    LENGTH,
+    NEWEST,
+    OLDER,
+    OLDEST,
+    TUPLES,
+    YOUNGER,
+    Index,
+    Scheme,
+)
+from penstock.kernels.many_stream import ManyFlow
+from penstock.kernels.sketch import Sketch
+from penstock.kernels.stream import Expiry, Flow
+from penstock.soundness.basics import (
+    FAR,
+    check_hash,
+    check_numbers,
+    check_same,
+    check_shapes,
+    check_within,
+    sound,
+)
+from penstock.soundness.orders import check_queue
+from penstock.soundness.parts import CHECKS, anything, check_parts, checks
+from penstock.soundness.store import check_ends, check_links, live_tuples
+
+for _kind in (Expiry, Scheme, Batch):
+    CHECKS[_kind] = anything  # looked at with what they belong to
+
+
+def check_flow(flow: Any, store: Store, fresh: Any) -> None:
+    """Whether the progress of streams is sound; its queue has the tuples of each stream."""
+    check_shapes(flow, fresh, "the progress of the streams")
+    streams = np.clip(store.t32[:, STREAM], 0, len(store.clock) - 1)
+    check_queue(flow.expiry.queue, store, owner=streams)
+    check_same(flow.behind, fresh.behind, "the lateness")
+    check_numbers(flow.progress, "a time")
+    check_within(flow.meta, 0, FAR, "a counter")
+    if isinstance(flow, ManyFlow):
+        check_same(flow.near, fresh.near, "who meets whom")
+
+
+CHECKS[Flow] = CHECKS[ManyFlow] = check_flow
+
+
+@checks(Sketch)
+def check_sketch(sketch: Sketch, store: Store, fresh: Sketch) -> None:
+    """Whether a sketch of what is gone is one of the same window."""
+    check_shapes(sketch, fresh, "the sketch")
+    check_same(sketch.span, fresh.span, "the span of a pane")
+    for numbers in (sketch.missed, sketch.extent, sketch.forgotten):
+        check_numbers(numbers, "an estimate")
+
+
+def check_open(batch: Any, empty: Batch, sized: bool) -> None:
+    """Whether arrivals that are held back are such as may come."""
+    sound(isinstance(batch, Batch), "the arrivals held back are something else")
+    lengths = [len(part) for part in batch]
+    sound(len(set(lengths[:4])) == 1 and lengths[4] in (0, lengths[0]), "arrivals are lost")
+    sound(not sized or lengths[4] == lengths[0], "an arrival has no size")
+    for part, fresh in zip(batch, empty, strict=True):
+        sound(part.dtype == fresh.dtype and part.ndim == 1, "the arrivals held back have another type")
+    check_within(batch.stream, 0, 1, "the stream of an arrival")
+    check_within(batch.size, 0, 2**31 - 1, "the size of an arrival")
+    check_numbers(batch.time, "a time")
+    sound((batch.time == batch.time[:1]).all(), "the arrivals held back are not of one tick")
+
+
+@checks(Index)
+def check_index(index: Index, store: Store, fresh: Index) -> None:
+    """Whether every tuple is in the chain of its key in each of its joins, and every key in its bucket."""
+    check_shapes(index, fresh, "the index")
+    for name, mine, other in zip(Scheme._fields, index.scheme, fresh.scheme, strict=True):
+        check_same(mine, other, f"the scheme ({name})")
+    check_same(index.meta[[COUNTING, HEEDING]], fresh.meta[[COUNTING, HEEDING]], "a setting")
+    check_within(index.meta, 0, FAR, "a counter")
+    check_within(index.found, 0, FAR, "a counter")
+    check_parts(index.counts, store, fresh.counts)
+    high, free = int(index.meta[HIGH_KEY]), int(index.meta[FREE_KEY])
+    used = check_hash(index.buckets, index.k32[:, LINK], index.k64[:, KEY], free, high)
+    total = np.zeros(high + 1, np.int64)
+    for join, size in enumerate(index.scheme.size.tolist()):
+        for part in range(size):
+            total += _check_chains(index, store, join, part, high)
+    check_same(index.k32[used, TUPLES], total[used], "the tuples of a key")
+    sound((total[used] > 0).all() and total.sum() == total[used].sum(), "a tuple has a key that is free")
+
+
+def _check_chains(index: Index, store: Store, join: int, part: int, high: int) -> np.ndarray:
+    """Whether the chains of one participant of a join are sound; the length of each."""
+    scheme = index.scheme
+    stream, place = scheme.stream[join, part], scheme.place[join, part]
+    live = live_tuples(store)
+    mine = live[store.t32[live, STREAM] == stream]
+    held = index.links[mine, place, HELD].astype(np.int64)
+    check_within(held, 0, high, "the key of a tuple")
+    mine, held = mine[held > 0], held[held > 0]
+    sound((index.k64[held, KEY] % len(scheme.size) == join).all(), "a key is of another join")
+    links = index.links[:, place]
+    check_links(mine, held, links[:, OLDER], links[:, YOUNGER], store.t64[:, ARRIVAL])
+    of_join = np.arange(high + 1)
+    of_join = of_join[(of_join > 0) & (index.k64[: high + 1, KEY] % len(scheme.size) == join)]
+    chain, length = CHAIN + 3 * part, np.bincount(held, minlength=high + 1)
+    rows = index.k32[: high + 1]
+    sound((rows[of_join, chain + LENGTH] == length[of_join]).all(), "a chain has another length")
+    for end, near in ((OLDEST, OLDER), (NEWEST, YOUNGER)):
+        ends = np.zeros(high + 1, np.int64)
+        ends[of_join] = rows[of_join, chain + end]
+        check_ends(mine, held, links[:, near], ends, high + 1)
+    return length
