@@ -25,6 +25,7 @@ from penstock.linked.caches import Caches, Findings, LinkedConfig, exact_count_b
 from penstock.linked.chooser import QueryChooser
 from penstock.linked.results import Known, project, surviving
 from penstock.linked.settle import settled
+from penstock.linked.soundness import check_caches, check_held
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples
 
@@ -205,6 +206,18 @@ class LinkedState:
             "buffered": self.caches.buffered,
             "peak_tuples": int(meta[PEAK_TUPLES]),
         }
+
+    def check_restored(self) -> None:
+        """Refuse arrays that kernels would not survive."""
+        rows, columns = 0 if self.held is None else len(self.held), None
+        if self.held is not None:
+            check_held(self.held, self.held_mask, self.terms, self.plan.patterns)
+            columns, _ = columns_of(self.plan, self.held, self.held_mask, self.terms)
+        running = None if self.chooser is None else self.chooser.policy
+        small = [] if self.chooser is None else self.chooser.small or []
+        check_caches(self.caches, self.config.build(self.plan, running), rows, columns)
+        for each in small:
+            check_caches(each, each.config.build(self.plan), rows, columns)
 
     def check(self) -> None:
         """Assert every invariant of the store, the caches and the policy."""

@@ -27,6 +27,7 @@ from penstock.linked.state import LinkedOutput, LinkedState
 from penstock.linked.terms import Terms
 from penstock.linked.tree import Tree
 from penstock.linked.triples import Triples, triples_of
+from penstock.soundness import looked_over
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -262,7 +263,7 @@ class QueryState:
             found = extra.get("version", 1)
             raise SnapshotError(f"The query's snapshot has version {found}; this Penstock reads {VERSION}.")
         restored = cls(options)
-        try:
+        with looked_over():
             restored.offsets, restored.latest = extra["offsets"], extra["latest"]
             restored.planned = extra["planned"]
             if isinstance(config, _Empty):
@@ -278,8 +279,7 @@ class QueryState:
             (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds) = extra[
                 "counters"
             ]
-        except (KeyError, TypeError, ValueError) as error:
-            raise SnapshotError(f"The snapshot of a query cannot be read: {error!r}") from error
+            state.check_restored()
         restored.state = state
         return restored
 

@@ -35,6 +35,7 @@ from penstock.lookup.keys import Keys, id_of, keys_of
 from penstock.lookup.source import Fetched, KeyRefusedError
 from penstock.lookup.stats import LookupStats
 from penstock.payload import row_bytes
+from penstock.soundness import check_shapes, check_within, looked_over
 
 if TYPE_CHECKING:
     from penstock.lookup.cache import LookupCache
@@ -327,11 +328,17 @@ class LookupState:
         identity, entries, policy, extra = unpack(data, LookupIdentity, Entries)
         if identity != self._identity:
             raise SnapshotError(f"The snapshot is of another lookup: {identity}, and not {self._identity}.")
-        self._cache.parts = (entries, policy, extra["room"])
-        self._place, self._check = extra["place"], extra["check"]
-        self._since, self._cost = extra["since"], extra["cost"]
-        self._told = LookupStats(**extra["told"])
-        self._rows = None if extra["rows"] is None else _from_bytes(extra["rows"])
+        with looked_over():
+            kept = [extra[name] for name in ("place", "check", "since", "cost")]
+            fresh = [self._place, self._check, self._since, self._cost]
+            check_shapes(tuple(kept), tuple(fresh), "the entries")
+            rows = None if extra["rows"] is None else _from_bytes(extra["rows"])
+            told = LookupStats(**extra["told"])
+            self._cache.parts = (entries, policy, extra["room"])
+            last = -1 if rows is None else rows.num_rows - 1
+            check_within(kept[0][self._cache.held], UNLOADED, last, "the row of an entry")
+        self._place, self._check, self._since, self._cost = kept
+        self._told, self._rows = told, rows
         return self
 
     @property
