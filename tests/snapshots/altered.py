@@ -1,6 +1,6 @@
 """Restores altered snapshots and goes on with them: run as a process of its own, since it may crash or hang.
 
-`python altered.py NAME FIRST LAST` prints the number of each case when it is done. A case that takes too
+`python -m tests.snapshots.altered NAME FIRST LAST` prints the number of each case when it is done. A case that takes too
 long ends the process, by a signal that works inside a kernel too.
 """
 
@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from operators import Operator, operators
+from tests.snapshots.operators import Operator, operators
 
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots

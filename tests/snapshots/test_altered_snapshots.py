@@ -7,18 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from operators import names
+from tests.snapshots.operators import names
 
-PROGRAM = Path(__file__).parent / "altered.py"
+ROOT = Path(__file__).parents[2]
 
 
 def survives(name: str, cases: int) -> None:
     """Cases run in a process of their own; where it ends early, the case is named."""
     run = subprocess.run(
-        [sys.executable, str(PROGRAM), name, "0", str(cases)],
+        [sys.executable, "-m", "tests.snapshots.altered", name, "0", str(cases)],
+        cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=550,
         check=False,
     )
     done = run.stdout.split()

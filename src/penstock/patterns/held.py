@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.patterns.batch import Batch
 from penstock.patterns.values import Values, joined
+from penstock.soundness import check_numbers, sound
 
 
 class Held:
@@ -71,6 +72,20 @@ class Held:
                 values[:] = data
             self.columns[name] = Values(kind, values, null)
         self.peak = content["peak"]
+        self._check_restored()
+
+    def _check_restored(self) -> None:
+        """Refuse events that are not whole or not in order."""
+        for numbers in (self.types, self.rows):
+            sound(numbers.dtype == np.int64 and numbers.shape == (len(self),), "events are lost")
+        sound((np.diff(self.rows) > 0).all() and (self.rows >= 0).all(), "rows are out of order")
+        for axis in (self.axes or {}).values():
+            sound(axis.dtype.kind in "if" and axis.shape == (len(self),), "events are lost")
+            check_numbers(axis, "a time")
+            sound((axis[1:] >= axis[:-1]).all(), "events are out of order")
+        for values in self.columns.values():
+            sound(values.data.shape == values.null.shape == (len(self),), "values are lost")
+            sound(values.null.dtype == bool, "values have another type")
 
     def check(self) -> None:
         """Assert the invariants."""

@@ -11,6 +11,7 @@ from penstock.columns import Table, column_names
 from penstock.errors import ColumnError, hint
 from penstock.patterns.nodes import Attr, Item
 from penstock.payload import to_arrow
+from penstock.soundness import sound
 
 
 class Kept:
@@ -76,3 +77,6 @@ class Kept:
         self.rows = rows
         if data is not None:
             self.table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+        rows_kept = 0 if self.table is None else self.table.num_rows
+        sound(rows.dtype == np.int64 and rows.shape == (rows_kept,), "rows are lost")
+        sound((np.diff(rows) > 0).all() and (rows >= 0).all(), "rows are out of order")

@@ -256,7 +256,7 @@ class PatternSetState:
             state.kept.load(content["kept"], content["kept_rows"])
             state.kinds, state.ended = content["kinds"], content["ended"]
             state.backend.load(content["backend"])
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise SnapshotError(f"The snapshot is of another version: {error}") from error
         return state
 
