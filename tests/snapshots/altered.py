@@ -1,7 +1,7 @@
 """Restores altered snapshots and goes on with them: run as a process of its own, since it may crash or hang.
 
-`python -m tests.snapshots.altered NAME FIRST LAST` prints the number of each case when it is done. A case that takes too
-long ends the process, by a signal that works inside a kernel too.
+`python -m tests.snapshots.altered NAME FIRST LAST` prints the number of each case when it is done. A case
+that takes too long ends the process, by a signal that works inside a kernel too.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import sys
 from typing import Any
 
 import numpy as np
-from tests.snapshots.operators import Operator, operators
 
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
+from tests.snapshots.operators import Operator, operators
 
 SECONDS = 60  # for one case; all but those that hang take some milliseconds, once kernels are compiled
 

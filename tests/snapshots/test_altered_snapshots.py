@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.snapshots.operators import names
 
 ROOT = Path(__file__).parents[2]

@@ -52,7 +52,6 @@ from penstock.policies.learned import LearnedState
 from penstock.soundness import (
     check_open,
     check_parts,
-    check_scholar,
     check_shapes,
     check_store,
     looked_over,

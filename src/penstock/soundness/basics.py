@@ -11,7 +11,7 @@ import numpy as np
 from penstock.errors import SnapshotError
 
 GROWING = {"Counts", "Places"}  # tables that follow what has come
-CUT = {("GreedyDualCache", "costs"), ("HeebCache", "values")}  # what the last batch has left, never read again
+CUT = {("GreedyDualCache", "costs"), ("HeebCache", "values")}  # what the last batch has left
 FAR = 2**62  # counters and steps are below
 
 
@@ -62,14 +62,14 @@ def check_shapes(part: Any, fresh: Any, name: str = "the state") -> None:
 def _check_alike(part: Any, fresh: Any, name: str, sized: bool) -> None:
     if isinstance(fresh, np.ndarray):
         sound(isinstance(part, np.ndarray) and part.dtype == fresh.dtype, f"{name} has another type")
-        sound(part.ndim == fresh.ndim and (not sized or part.shape == fresh.shape), f"{name} has another size")
+        sound(
+            part.ndim == fresh.ndim and (not sized or part.shape == fresh.shape), f"{name} has another size"
+        )
         sound(part.flags.c_contiguous and part.flags.writeable, f"{name} is not laid out as it should be")
     elif isinstance(fresh, tuple):
         sound(type(part) is type(fresh) and len(part) == len(fresh), f"{name} is something else")
         kind = type(fresh).__name__
-        for field, mine, other in zip(
-            getattr(fresh, "_fields", range(len(fresh))), part, fresh, strict=True
-        ):
+        for field, mine, other in zip(getattr(fresh, "_fields", range(len(fresh))), part, fresh, strict=True):
             fixed = sized and kind not in GROWING and (kind, field) not in CUT
             _check_alike(mine, other, f"{kind}.{field}", fixed)
 

@@ -32,7 +32,7 @@ from penstock.kernels.layout import ENTRY, PLACE, STREAM, USE, Store
 from penstock.kernels.offsets import EDGE
 from penstock.policies import heeb_cache, heeb_state
 from penstock.policies.heeb_cache import HeebCache
-from penstock.policies.heeb_state import APART, WAITING, HeebState, Hopeless
+from penstock.policies.heeb_state import WAITING, HeebState, Hopeless
 from penstock.soundness.basics import FAR, check_same, check_within, sound
 from penstock.soundness.parts import CHECKS, Members, anything, checks
 from penstock.soundness.policies import check_placed
@@ -62,7 +62,7 @@ def _check_outlook(outlook: Outlook, around: Any, fresh: Outlook) -> None:
         room = min(room, outlook.noise.shape[1]) if kind in (STATIC, FOUND) else room
         sound(0 <= places <= room, "the values of a model are out of range")
         periods = max(1, width) if kind == SEASON else 1
-        sound(0 <= table and table * periods <= outlook.table.shape[1], "a table is out of range")
+        sound(table >= 0 and table * periods <= outlook.table.shape[1], "a table is out of range")
         sound(deep in (0, reach) and deep * table <= outlook.deep.shape[1], "a table is out of range")
         sound(grid == 0 or (grid >= 4 and grid * grid <= outlook.table.shape[1]), "a table is out of range")
         sound(ints[MIXED] >= 0 and 0 <= ints[SUBS] <= 1 << 20, "a number of a model is out of range")
@@ -118,7 +118,6 @@ def _check_heeb(state: HeebState, store: Store, fresh: HeebState) -> None:
         mine = (members.pool == pool) & (place >= 0)
         sound(state.length[pool] == np.count_nonzero(mine), "a pool has other members")
         check_placed(state.members[pool], members.slots[mine], place[mine])
-    sound((place >= WAITING).all() and APART > WAITING, "a place is out of range")
     _check_indexes(state, store, members)
 
 

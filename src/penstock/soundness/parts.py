@@ -1,13 +1,13 @@
 """The table of checks: what is looked at in each structure that a state is made of.
 
-A structure is a named tuple of arrays. Its parts are looked at before itself, each by the check that its class
-has here; a structure all of whose arrays may have any value has an entry too, which says so.
+A structure is a named tuple of arrays. Its parts are looked at before itself, each by the check that its
+class has here; a structure all of whose arrays may have any value has an entry too, which says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,16 +15,17 @@ from penstock.kernels.layout import Store
 from penstock.soundness.store import live_tuples, pool_of_tuples
 
 Check = Callable[[Any, Any, Any], None]
+Kind = TypeVar("Kind", bound=Check)
 CHECKS: dict[type, Check] = {}
 
 
-def checks(*kinds: type) -> Callable[[Check], Check]:
+def checks(*kinds: type) -> Callable[[Kind], Kind]:
     """Note down the check of a structure, given what is around it (a store, or a cache) and a fresh one.
 
     The fresh one is None where it cannot be built, as for policies that know the future.
     """
 
-    def noted(check: Check) -> Check:
+    def noted(check: Kind) -> Kind:
         CHECKS.update(dict.fromkeys(kinds, check))
         return check
 

@@ -187,7 +187,9 @@ def _check_recency(recency: Recency, store: Store, fresh: Recency) -> None:
     key = 2 * store.t32[live, ENTRY].astype(np.int64) + store.t32[live, SIDE]
     pool[key] = store.pool_of[store.t32[live, STREAM]]
     pool[recency.ends] = np.arange(len(recency.ends))
-    sound((pool[inside] >= 0).all() and np.isin(recency.ends, inside).all(), "a list has a key without tuples")
+    sound(
+        (pool[inside] >= 0).all() and np.isin(recency.ends, inside).all(), "a list has a key without tuples"
+    )
     sound((pool[newer] == pool[inside]).all(), "a list has keys of two pools")
 
 
@@ -240,5 +242,3 @@ def _check_learned(state: LearnedState, store: Store, fresh: LearnedState) -> No
     check_within(state.hand, 0, int(store.meta[HIGH_KEY]), "the next key")
     entry = store.t32[live_tuples(store), ENTRY]
     check_within(store.k64[entry, USE], 0, len(state.scholar.history.pins), "the row of a key")
-
-

@@ -1,4 +1,4 @@
-"""Whether the store of a join is sound: its tuples, the pools, the rings of arrivals and the chains of keys."""
+"""Whether the store of a join is sound: its tuples, pools, rings of arrivals and chains of keys."""
 
 from __future__ import annotations
 
@@ -160,9 +160,7 @@ def check_links(
     sound((arrival[after[after > 0]] > arrival[slots[after > 0]]).all(), "a chain is out of order")
 
 
-def check_ends(
-    slots: np.ndarray, chain: np.ndarray, near: np.ndarray, ends: np.ndarray, chains: int
-) -> None:
+def check_ends(slots: np.ndarray, chain: np.ndarray, near: np.ndarray, ends: np.ndarray, chains: int) -> None:
     """Whether each chain has one tuple with nobody before (or after) it, and says which."""
     last = near[slots] == 0
     expected = np.zeros(chains, np.int64)

@@ -1,4 +1,4 @@
-"""Whether what joins keep besides their store is sound: progress, what was lost, and the index of many joins."""
+"""Whether what joins keep besides a store is sound: progress, what was lost, the index of many joins."""
 
 from __future__ import annotations
 
