@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time as clock
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.contest import Choice
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
-from penstock.joins.chooser import Chooser, new_scholar_for
+from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
-from penstock.joins.invariants import check_store as check_invariants
+from penstock.joins.invariants import check_store
+from penstock.joins.restored import check_restored
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
@@ -25,7 +25,6 @@ from penstock.kernels.jit import interpreted
 from penstock.kernels.layout import (
     ARRIVAL,
     ARRIVALS,
-    COMPETE,
     DROPPED,
     EVICTED,
     EXPIRED,
@@ -46,16 +45,9 @@ from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
 from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
-from penstock.policies import get
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
-from penstock.soundness import (
-    check_open,
-    check_parts,
-    check_shapes,
-    check_store,
-    looked_over,
-)
+from penstock.soundness import check_open, looked_over
 
 CHUNK = 1 << 16  # arrivals per call of a driver
 GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
@@ -351,7 +343,7 @@ class JoinState:
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state._open, state._latest = extra["open"], extra["latest"]
-            state._check_restored()
+            check_restored(state)
             if state._open is not None:
                 check_open(state._open, _empty(config), config.payload is not None)
             state._first = extra.get("first", _earliest(store))
@@ -359,28 +351,9 @@ class JoinState:
         state._watch = RateWatch(config)
         return state
 
-    def _check_restored(self) -> None:
-        """Refuse arrays that kernels would not survive."""
-        running, policy = self.running, None
-        if running.needs_future:  # what it is built from is in no snapshot
-            fresh, _ = dataclasses.replace(self.config, policy=get("fifo")).build()
-            fresh.meta[COMPETE] = self.store.meta[COMPETE]
-        else:
-            fresh, policy = self.config.build(policy=running)
-            if self.chooser is not None:
-                scholar = new_scholar_for(self.config)
-                check_shapes(self.chooser.scholar, scholar, "the history")
-                policy = policy._replace(scholar=scholar) if isinstance(policy, LearnedState) else policy
-            if running.compiled:
-                check_shapes(self.policy, policy, "the state of the policy")
-        check_store(self.store, fresh)
-        check_parts(self.policy, self.store, policy)
-        if self.chooser is not None:
-            check_parts(self.chooser.scholar, self.store, scholar)
-
     def check(self) -> None:
         """Assert every invariant of the store and of the policy."""
-        check_invariants(self.store)
+        check_store(self.store)
         self.running.check(self.policy, self.store)
         if self.chooser is not None:
             check_scholar(self.chooser.scholar)

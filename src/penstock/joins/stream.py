@@ -11,6 +11,7 @@ from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
 from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.restored import check_restored
 from penstock.joins.settle import settlers_of
 from penstock.joins.state import JoinState, Output
 from penstock.joins.unbiased import RateWatch
@@ -200,7 +201,7 @@ class StreamState(KeepsRows, JoinState):
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state.flow, state.sketch = extra["flow"], extra["sketch"]
-            state._check_restored()
+            check_restored(state)
             check_flow(state.flow, store, flow)
             check_sketch(state.sketch, store, sketch)
         return state
