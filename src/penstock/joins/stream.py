@@ -48,10 +48,9 @@ class StreamState(KeepsRows, JoinState):
     1
     >>> state.estimated_recall
     1.0
-    >>> out = state.process([1, 0], [7, 7], [300, 100], [3, 4])  # the late row's partners have expired
-    >>> state.missed, print(state.recall)
-    50.0 %
-    (2.0, None)
+    >>> out = state.process([0, 0], [7, 7], [300, 100], [3, 4])  # the partners of the last row have expired
+    >>> print(state.missed, state.recall)
+    2.0 50.0 %
     """
 
     def __init__(self, config: Config) -> None:
