@@ -112,6 +112,8 @@ def _array(values: Any, what: str, dimensions: int = 1) -> np.ndarray:
     """Values as a NumPy array of the expected dimensions."""
     if values is None or isinstance(values, str | bytes | dict | set):
         raise ColumnError(f"{what} takes an array of numbers; {values!r} was given.")
+    if np.ma.is_masked(values):
+        raise ColumnError(f"{what} takes an array without missing values; leave out rows that have none.")
     try:
         given = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:

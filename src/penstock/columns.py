@@ -55,7 +55,8 @@ def row_count(table: Table) -> int:
     if isinstance(table, pa.Table | pa.RecordBatch):
         return int(table.num_rows)
     for name, values in table.items():
-        if not hasattr(values, "__len__") or isinstance(values, str | bytes | Mapping):
+        unsized = not hasattr(values, "__len__") or (isinstance(values, np.ndarray) and values.ndim == 0)
+        if unsized or isinstance(values, str | bytes | Mapping):
             raise ColumnError(
                 f"The column {name!r} is not an array but a {type(values).__name__}: {values!r}."
             )

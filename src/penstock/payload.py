@@ -74,7 +74,7 @@ def to_arrow(table: Table) -> pa.Table:
     frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(dict(table))
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise ColumnError(f"A payload column cannot be measured in bytes: {error}") from error
 
 

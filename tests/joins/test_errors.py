@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock as ps
@@ -264,6 +265,34 @@ def test_a_stream_must_tell_its_rates(changes: dict[str, Any]) -> None:
 def test_rates_that_are_none(rates: Any) -> None:
     with pytest.raises(PenstockError, match="rates"):
         ps.WindowJoin(**(GOOD | {"allocation": "proportional"})).start(rates=rates)
+
+
+@pytest.mark.parametrize("rates", [(0, 0), (0, 1)])
+def test_unbiased_drops_need_rates_above_zero(rates: Any) -> None:
+    with pytest.raises(PenstockError, match="above 0"):
+        ps.WindowJoin(**(GOOD | {"drop_rate": "unbiased"})).start(rates=rates)
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [("unit", "foo"), ("row_bytes", -1), ("row_bytes", "x"), ("sketch_bytes", -5), ("sketch_bytes", True)],
+)
+def test_options_of_a_stream(option: str, given: Any) -> None:
+    with pytest.raises(PenstockError, match=str(given)):
+        ps.WindowJoin(**GOOD).start(**{option: given})
+
+
+def test_what_arrays_cannot_be() -> None:
+    state = ps.WindowJoin(**GOOD).start()
+    with pytest.raises(PenstockError, match="missing values"):
+        state.process([0, 1], np.ma.array([1, 2], mask=[0, 1]), [0, 1], [0, 0])
+    assert state.buffered == 0
+    with pytest.raises(PenstockError, match="not an array"):
+        ps.WindowJoin(**GOOD).run({"key": np.array(1), "ts": np.array(1)}, TABLE, on="key", time="ts")
+    with pytest.raises(PenstockError, match="at most"):
+        ps.WindowJoin(**(GOOD | {"budget": ps.Tuples(2**70)})).run(TABLE, TABLE, on="key", time="ts")
+    wide = {"key": [10**30, 1], "ts": [1, 2]}
+    assert ps.WindowJoin(**GOOD).run(wide, wide, on="key", time="ts").stats.results == 2
 
 
 def test_unknown_measure_of_distortion() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from fractions import Fraction as Ratio
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.errors import ColumnError, PenstockError, WindowError
+from penstock.errors import ColumnError, PenstockError, ShortSampleWarning, WindowError
 from penstock.joins import start_many
 
 BIG = 2**62
@@ -105,10 +106,17 @@ def by_optimum(within: Any, left: Any, right: Any) -> int:
 
 
 def by_plan(within: Any, left: Any, right: Any) -> int:
-    planned = ps.plan(
-        *tables(left, right), on="key", time="ts", within=within, budgets=[ps.Tuples(100)], policies=["lru"]
-    )
-    return int(planned.exact)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShortSampleWarning)
+        planned = ps.plan(
+            *tables(left, right),
+            on="key",
+            time="ts",
+            within=within,
+            budgets=[ps.Tuples(100)],
+            policies=["lru"],
+        )
+    return planned.rows[0].exact
 
 
 OPERATORS: dict[str, Callable[[Any, Any, Any], int]] = {

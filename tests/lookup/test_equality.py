@@ -293,6 +293,16 @@ def test_aggregates_on_sqlite(embedded: tuple[str, Any], keys: list[Any]) -> Non
         same(found, one_by_one(connection, statement, keys), stats)
 
 
+def test_whole_floats_are_other_texts_than_whole_numbers_on_sqlite(embedded: tuple[str, Any]) -> None:
+    url, connection = embedded
+    connection.execute("CREATE TABLE texts (k TEXT, v TEXT)")
+    connection.executemany("INSERT INTO texts VALUES (?, ?)", [("1", "a"), ("1.0", "c")])
+    statement = "SELECT v FROM texts WHERE k = :id"
+    for keys in ([1.0, 2.0], [1]):
+        found, stats = looked_up(statement, keys, url=url)
+        same(found, one_by_one(connection, statement, keys), stats)
+
+
 def test_sqlite_keeps_times_as_text(embedded: tuple[str, Any]) -> None:
     url, connection = embedded
     connection.execute("CREATE TABLE times (k DATETIME, v INTEGER)")

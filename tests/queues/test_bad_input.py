@@ -42,6 +42,10 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "producer below 0": (lambda q: q.put_many([b"a"], producer=("p", -1)), "-1 was given"),
     "producer a text": (lambda q: q.put_many([b"a"], producer="p"), "producer takes a name and a number"),
     "producer's number a text": (lambda q: q.put_many([b"a"], producer=("p", "1")), "'1' was given"),
+    "producer's name half a character": (
+        lambda q: q.put_many([b"a"], producer=("\ud800", 1)),
+        "producer takes a name",
+    ),
     "producer without name": (lambda q: q.put_many([b"a"], producer=(1, 2)), "producer takes"),
     "put's timeout a text": (lambda q: q.put(b"a", timeout="soon"), "timeout takes seconds.*'soon'"),
     "get's timeout a text": (lambda q: q.get(timeout="soon"), "timeout takes seconds.*'soon'"),
@@ -177,6 +181,7 @@ GOOD = {"version": 1, "queues": 1, "durable": True, "schema": None}
         ("penstock", "not JSON"),
         ("\udcff", "not JSON"),
         ("[]", "holds list"),
+        ("[" * 100_000, "is not JSON"),
         ("null", "holds NoneType"),
         ("5", "holds int"),
         ('"text"', "holds str"),

@@ -44,6 +44,7 @@ from penstock.policies.base import CacheSetting
 from penstock.soundness import check_cache, looked_over
 
 MOST_USES = 64  # of an entry that a policy to which the cache changes is told of
+MOST_ENTRIES = 2**31 - 2  # they are numbered with 32 bits
 CHUNK = 1 << 16  # requests per call of the driver, so that counts do not grow far ahead of need
 
 
@@ -376,6 +377,8 @@ def entries_of(budget: Any) -> int:
     found = budget_of(found)
     if not isinstance(found, Tuples):
         raise BudgetError(f"A cache reckons in entries; {budget!r} was given. Give a number, or Tuples.")
+    if found.n > MOST_ENTRIES:
+        raise BudgetError(f"A cache has at most {MOST_ENTRIES:,} entries; {budget!r} was given.")
     return found.n
 
 

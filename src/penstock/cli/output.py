@@ -94,8 +94,8 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except PenstockError as error:
             message, code = str(error), 1 if isinstance(error, SparkSetupError) else 2
-        except BrokenPipeError:
-            raise  # the reader has had enough; not an error of ours
+        except (BrokenPipeError, typer.Exit):
+            raise  # the reader has had enough, or the command has said what it had to say
         except (OSError, ValueError, MemoryError, RuntimeError) as error:
             message, code = f"{type(error).__name__}: {error}", 1
         else:

@@ -33,6 +33,7 @@ from penstock.window import Resolved, window_of
 COUNT_SHARE = 0.2  # of a byte budget, at most, for key counts
 CHOOSING_SHARE = 0.25  # of a byte budget, at most, for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
+MOST_TUPLES = 2**31 - 2  # rows of a table are numbered with 32 bits
 FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
 
 
@@ -153,7 +154,8 @@ def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> t
 
 def check_times(times: np.ndarray) -> None:
     """Refuse times that streams out of step cannot tell apart from the beginning of time."""
-    if not (np.abs(times.astype(np.float64)) < FARTHEST).all():
+    limit = int(FARTHEST) if times.dtype.kind in "iu" else FARTHEST  # 2^61 - 1 as a float is 2^61
+    if not ((times > -limit) & (times < limit)).all():
         raise PenstockError("Times must be finite and less than 2^61 from zero.")
 
 
@@ -212,6 +214,8 @@ def in_tuples(budget: Budget, arrivals: Sequence[float], window: Resolved, span:
         tuples, given = budget.n, f"{budget!r} was given"
     if tuples < 2:
         raise BudgetError(f"A join needs room for at least one tuple per stream, 2 in all; {given}.")
+    if tuples > MOST_TUPLES:
+        raise BudgetError(f"A join keeps at most {MOST_TUPLES:,} tuples; {given}.")
     return tuples
 
 

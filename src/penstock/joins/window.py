@@ -24,6 +24,7 @@ from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
+from penstock.units import time_unit
 from penstock.window import Resolved, warn_unit, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
@@ -266,7 +267,15 @@ class WindowJoin:
             )
         if rates is not None:
             check_rates(rates)
-        window = self.within.resolve(unit)
+            if self.drop_rate == "unbiased" and not min(rates) > 0:
+                raise PenstockError(
+                    f"rates={rates!r} is not allowed with drop_rate='unbiased', which divides by them; give "
+                    "the arrivals of each stream per unit of time, above 0."
+                )
+        for option, given in (("row_bytes", row_bytes), ("sketch_bytes", sketch_bytes)):
+            if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
+                raise PenstockError(f"{option}={given!r} is not allowed; it is a number of bytes from 0 up.")
+        window = self.within.resolve(time_unit(unit))
         dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
         config = self._config(
             window,

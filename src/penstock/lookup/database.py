@@ -136,8 +136,11 @@ class Database:
 
     @property
     def whole(self) -> bool:
-        """Whether whole floats may be asked for as whole numbers: where keys are only compared by `=`."""
-        return self._one is None or self._one.compares
+        """Whether whole floats may be asked for as whole numbers: where keys are only compared by `=`.
+
+        Not in a SELECT on SQLite, where 1 and 1.0 are two texts to a text column, and one number to others.
+        """
+        return self._one is None or (self._one.compares and self.engine.dialect.name != "sqlite")
 
     @property
     def asker(self) -> Asker:

@@ -72,9 +72,18 @@ def producer_of_batch(given: Any) -> tuple[str, int]:
         or len(given) != 2
         or not isinstance(given[0], str)
         or not given[0]
+        or not _encodable(given[0])
     ):
         raise QueueError(f"producer takes a name and a number, such as ('till 7', 3); {given!r} was given.")
     return given[0], whole_number("The number of a producer", given[1])
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def token_text(given: Any) -> str | None:

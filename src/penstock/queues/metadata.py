@@ -42,7 +42,7 @@ def describe(folder: Path) -> dict[str, Any]:
         raise QueueError(f"'{path}' cannot be read: {error.strerror}.") from error
     try:
         found = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is not JSON ({error})") from error
     if not isinstance(found, dict):
         raise _damaged(path, f"it holds {type(found).__name__}, not an object")
