@@ -163,7 +163,8 @@ def test_several_small_tuples_make_room_for_a_large_one() -> None:
 
 
 def test_room_is_given_back_when_tuples_leave() -> None:
-    state = ps.WindowJoin(within=5, budget=ps.Bytes(64 * KIB), policy="lru").start(row_bytes=9_000)
+    join = ps.WindowJoin(within=5, budget=ps.Bytes(64 * KIB), policy="lru", allocation="equal")
+    state = join.start(row_bytes=9_000)
     for time in range(0, 3_000, 10):
         state.process([0, 1], [time, time + 1], [time, time], [time, time], [9_000, 9_000])
     totals = state.totals()
@@ -321,9 +322,10 @@ def test_sketch_and_exact_counts_agree_while_there_is_room() -> None:
         "time": np.arange(n),
         "row": np.arange(n),
     }
-    in_bytes = started(ps.WindowJoin(within=500, budget=ps.Bytes(64 * KIB), policy="prob"))
+    options: dict[str, Any] = {"within": 500, "policy": "prob", "allocation": "equal"}
+    in_bytes = started(ps.WindowJoin(budget=ps.Bytes(64 * KIB), **options))
     limit = in_bytes.config.capacities
-    in_tuples = ps.WindowJoin(within=500, budget=ps.Tuples(sum(limit)), policy="prob").start()
+    in_tuples = ps.WindowJoin(budget=ps.Tuples(sum(limit)), **options).start()
     assert limit[0] - limit[1] in (0, 1)
     first = in_bytes.process(*batch.values(), np.zeros(n, np.int64), collect=True, log=True)
     second = in_tuples.process(*batch.values(), collect=True, log=True)
