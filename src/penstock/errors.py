@@ -196,7 +196,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
     >>> import warnings
     >>> from penstock.errors import UnitWarning, warn_user
-    >>> with warnings.catch_warnings(record=True) as caught:
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     warn_user("Check the unit.", UnitWarning)
     >>> str(caught[0].message)
     'Check the unit.'

@@ -6,17 +6,24 @@ import sys
 
 from pyspark.sql import SparkSession
 
-session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-sys.path.insert(0, sys.argv[1])
 
-from penstock.errors import PenstockError  # noqa: E402
-from penstock.spark import bounded_join  # noqa: E402
+def main(source: str) -> None:
+    """Join with Penstock from the folder `source`, of which only the driver knows."""
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    sys.path.insert(0, source)
 
-frame = session.createDataFrame([(1, 0)], "k int, ts long")
-for _ in range(2):  # what failed is tried anew
-    try:
-        bounded_join(frame, frame, on="k", time="ts", within=1, budget="9 tuples", policy="fifo")
-        print("accepted")
-    except PenstockError as error:
-        print("refused:", error)
-session.stop()
+    from penstock.errors import PenstockError
+    from penstock.spark import bounded_join
+
+    frame = session.createDataFrame([(1, 0)], "k int, ts long")
+    for _ in range(2):  # what failed is tried anew
+        try:
+            bounded_join(frame, frame, on="k", time="ts", within=1, budget="9 tuples", policy="fifo")
+            print("accepted")
+        except PenstockError as error:
+            print("refused:", error)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
