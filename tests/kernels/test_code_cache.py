@@ -63,7 +63,10 @@ print(found, sum(best_age.stats.cache_hits.values()), sum(best_age.stats.cache_m
 def run(code: str, cwd: Path, *path: Path, **environment: str) -> tuple[str, str]:
     """What a new process in another folder prints, and what it warns of."""
     given = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    given |= {"PYTHONPATH": os.pathsep.join(map(str, path or (SOURCE,)))} | environment
+    given |= {
+        "PYTHONPATH": os.pathsep.join(map(str, path or (SOURCE,))),
+        "PENSTOCK_TIER": "compiled",
+    } | environment
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, env=given, capture_output=True, text=True, timeout=300
     )

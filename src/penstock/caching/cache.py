@@ -39,6 +39,7 @@ from penstock.kernels.cache import (
     settle,
 )
 from penstock.kernels.cache_bytes import LIMIT, TAKEN, answer_sized, new_room
+from penstock.kernels.tiers import chunk, expecting
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
 from penstock.soundness import check_cache, looked_over
@@ -139,6 +140,19 @@ class Cache:
         weights = np.zeros(len(keys), np.int64) if self._room is None else _one_each("sizes", sizes, keys)
         prices = _one_each("costs", costs, keys, np.float64) if self._costs else None
         numbers = self._numbers(keys, values) if self.policy.reads_values else None
+        with expecting(len(keys)):
+            self._request(keys, weights, prices, numbers, out)
+        return out
+
+    def _request(
+        self,
+        keys: np.ndarray,
+        weights: np.ndarray,
+        prices: np.ndarray | None,
+        numbers: np.ndarray | None,
+        out: Answers,
+    ) -> None:
+        """Answer requests part by part; between two parts another policy may take over."""
         stop = 0
         while stop < len(keys):
             part = slice(stop, min(len(keys), stop + self._chunk))
@@ -158,12 +172,11 @@ class Cache:
             self.seconds += clock.perf_counter() - began
         if numbers is not None:
             self._state = self._state.valued(numbers[:0])
-        return out
 
     @property
     def _chunk(self) -> int:
         """How many requests are answered together."""
-        return CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
+        return chunk(CHUNK) if self.chooser is None else min(chunk(CHUNK), self.chooser.contest.left)
 
     def _follow(self, policy: Policy) -> None:
         """Change to another policy: the entries stay where they are."""

@@ -11,6 +11,7 @@ import pandas as pd
 from penstock.caching.cache import Cache
 from penstock.columns import codes_of, labels_of
 from penstock.errors import ColumnError
+from penstock.kernels.tiers import expecting
 from penstock.policies import Policy
 
 
@@ -59,8 +60,9 @@ def replay(requests: Any, policy: str | Policy, budget: Any, *, seed: int = 0) -
     {'lru': 0, 'lfd': 3, 'lfd:bypass=true': 4}
     """
     given = requests_of(requests)
-    cache = Cache(policy, budget, requests=given.codes, seed=seed, number=given.number).warm()
-    found = cache.request(given.codes, values=given.values)
+    cache = Cache(policy, budget, requests=given.codes, seed=seed, number=given.number)
+    with expecting(len(given.codes)):
+        found = cache.warm().request(given.codes, values=given.values)
     return CacheRun(
         requests=len(given.codes),
         hits=cache.hits,

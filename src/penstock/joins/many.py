@@ -26,6 +26,7 @@ from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState, countab
 from penstock.kernels.layout import LANDMARK
 from penstock.kernels.many import apportion
 from penstock.kernels.many_index import exact_many, new_scheme
+from penstock.kernels.tiers import expecting
 from penstock.policies import GreedyDualJoin, Policy, get, registered
 from penstock.window import Resolved, Rows, Window, Within, warn_unit, window_of
 
@@ -182,8 +183,12 @@ def join_many(
     arrivals = many_arrivals_of(streams, joins, time, unit)
     warn_unit(window, arrivals.unit, arrivals.numbers)
     config = _configure(arrivals, window, budget, policy, allocation, seed)
-    state = ManyState(config).warm()
-    out = state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row, collect=collect, log=log)
+    state = ManyState(config)
+    with expecting(len(arrivals.stream)):
+        state.warm()
+        out = state.process(
+            arrivals.stream, arrivals.key, arrivals.time, arrivals.row, collect=collect, log=log
+        )
     exact = exact_results(arrivals, config.window)
     stats = ManyStats(
         **state.totals(),

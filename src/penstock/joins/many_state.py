@@ -18,7 +18,7 @@ from penstock.joins.many_invariants import check_many
 from penstock.kernels import counts
 from penstock.kernels.drive import LOGGED, PAIRS
 from penstock.kernels.hooks import match_key
-from penstock.kernels.jit import interpreted
+from penstock.kernels.interpreter import interpreted
 from penstock.kernels.layout import (
     ARRIVALS,
     COMPETE,
@@ -36,6 +36,7 @@ from penstock.kernels.layout import (
 from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew, drive_many
 from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
 from penstock.kernels.many_stream import ManyFlow, new_many_flow
+from penstock.kernels.tiers import chunk, expecting
 from penstock.policies.base import Policy, Setting
 from penstock.soundness import check_apart, check_index, check_parts, check_shapes, looked_over
 from penstock.window import Resolved
@@ -214,6 +215,10 @@ class ManyState:
         return np.ascontiguousarray(coded)
 
     def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
+        with expecting(len(batch.stream)):
+            return self._drive(batch, collect, log)
+
+    def _drive(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
         n, (joins, widest) = len(batch.stream), self.index.scheme.stream.shape
         entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
         out = ManyOut(
@@ -249,7 +254,7 @@ class ManyState:
 
     def _next_cut(self, start: int, n: int) -> int:
         """Where the next chunk ends: no later than the pools are due to be apportioned anew."""
-        cut = min(start + CHUNK, n)
+        cut = min(start + chunk(CHUNK), n)
         if self.config.every:
             cut = min(cut, start + self.config.every - int(self.store.meta[ARRIVALS]) % self.config.every)
         return cut

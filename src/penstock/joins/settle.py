@@ -27,6 +27,7 @@ from penstock.kernels.layout import (
 )
 from penstock.kernels.resettle import APART, SAME, Settlers, last_matches, resettle
 from penstock.kernels.scholar import Scholar
+from penstock.kernels.tiers import expecting
 from penstock.policies.base import Policy
 
 OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest goes on
@@ -60,7 +61,8 @@ def settle(
     store.meta[OF_THE_STORE] = kept
     store.clock[:], store.random[:] = before.clock, before.random
     n, newest = len(settlers.key), int(before.meta[ARRIVALS]) - 1
-    matches = last_matches(scholar.history, settlers, newest)
+    with expecting(n):
+        matches = last_matches(scholar.history, settlers, newest)
     # One match per key and stream: that of its oldest tuple, for which the last one is the same as for all.
     first = np.unique(np.stack([settlers.key, settlers.stream]), axis=1, return_index=True)[1]
     first = first[matches[first, 0] >= 0]
@@ -68,6 +70,7 @@ def settle(
     number = np.concatenate([2 * settlers.arrival, 2 * matches[first, 0] + 1])
     events = events[np.argsort(number, kind="stable")]
     way = SAME if config.lateness is None else APART
-    resettle(state, store, settlers, events, matches, config.step == "tick", way)
+    with expecting(n):
+        resettle(state, store, settlers, events, matches, config.step == "tick", way)
     store.pools[:, P_PEAK_USED] = before.pools[:, P_PEAK_USED]
     return store, state

@@ -21,7 +21,7 @@ from penstock.joins.restored import check_restored
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
 from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
-from penstock.kernels.jit import interpreted
+from penstock.kernels.interpreter import interpreted
 from penstock.kernels.layout import (
     ARRIVAL,
     ARRIVALS,
@@ -45,6 +45,7 @@ from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
 from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
+from penstock.kernels.tiers import chunk, expecting
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_open, looked_over
@@ -190,6 +191,10 @@ class JoinState:
         return Batch(*(part[:cut] for part in batch))
 
     def _run(self, batch: Batch, collect: bool, log: bool) -> Output:
+        with expecting(len(batch.key)):
+            return self._drive(batch, collect, log)
+
+    def _drive(self, batch: Batch, collect: bool, log: bool) -> Output:
         n = len(batch.key)
         counts = np.zeros(n, np.int64)
         room = np.empty((FIRST_ROOM if collect else 0, 2), np.int64)
@@ -239,10 +244,10 @@ class JoinState:
 
     def _next_cut(self, batch: Batch, start: int) -> int:
         """Where the next chunk ends: between two ticks if steps are ticks."""
-        chunk = GROWING_CHUNK if self.running.counts_keys else CHUNK
+        most = chunk(GROWING_CHUNK if self.running.counts_keys else CHUNK)
         if self.chooser is not None:
-            chunk = min(chunk, self.chooser.contest.left)
-        cut = min(start + chunk, len(batch.key))
+            most = min(most, self.chooser.contest.left)
+        cut = min(start + most, len(batch.key))
         if self.config.step == "tick" and cut < len(batch.key):
             before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start
             after = int(np.searchsorted(batch.time[start:], batch.time[cut], side="right")) + start

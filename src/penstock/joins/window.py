@@ -22,6 +22,7 @@ from penstock.joins.stream import StreamState
 from penstock.joins.unbiased import CROWDED, unequal_shares, warn_biased
 from penstock.kernels.exact import exact_counts
 from penstock.kernels.layout import LANDMARK, ROWS
+from penstock.kernels.tiers import expecting
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
 from penstock.units import time_unit
@@ -169,13 +170,17 @@ class WindowJoin:
         places = None
         if config.policy.sees_places:  # a list of them grows with the keys, which no budget of bytes allows
             key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
-        state = JoinState(config, trace, labels, places).warm()
+        state = JoinState(config, trace, labels, places)
         state.warns = False  # once for the whole run, below
         size = arrivals.size if len(arrivals.size) else None
-        parts = [
-            state.process(arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log),
-            state.finish(collect=collect, log=log),
-        ]
+        with expecting(len(key)):
+            state.warm()
+            parts = [
+                state.process(
+                    arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
+                ),
+                state.finish(collect=collect, log=log),
+            ]
         warn_biased(unequal_shares(config) or (CROWDED if state.crowded else None), stacklevel=3)
         counts = np.concatenate([part.counts for part in parts])
         exact = self.exact_counts(arrivals, config.window)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import borrow, hook, jit
+from penstock.kernels.jit import borrow, driver, hook, jit
 from penstock.kernels.layout import power_of_two
 from penstock.kernels.random import new_generators
 
@@ -114,7 +114,7 @@ def refuses(policy, cache, key, slot):
     return False
 
 
-@jit
+@driver
 def answer(policy, cache, keys, out):
     """Answer requests one by one. O(1) per request, and what the policy takes."""
     _answer(borrow(policy), borrow(cache), keys, borrow(out))

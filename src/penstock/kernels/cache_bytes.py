@@ -22,7 +22,7 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import borrow, driver, jit
 
 # Columns of `bytes`.
 TAKEN = 0
@@ -41,7 +41,7 @@ def new_room(capacity: int, limit: int) -> Room:
     return Room(np.zeros(capacity + 1, np.int64), np.array([0, limit], np.int64))
 
 
-@jit
+@driver
 def answer_sized(policy, cache, room, keys, sizes, out):
     """Answer requests one by one, as `answer` does; a newcomer displaces others until it fits."""
     _answer(borrow(policy), borrow(cache), borrow(room), keys, sizes, borrow(out))

@@ -110,6 +110,16 @@ class CodeCache(_Cache):
         self._kernel = kernel
         self._implementations = implementations
         self._enabled = True
+        self._paths: dict[Any, Path | None] = {}
+
+    def has(self, sig: Any, target_context: Any) -> bool:
+        """Whether there is a file for a signature; it may turn out to be damaged."""
+        if not self._enabled:
+            return False
+        if sig not in self._paths:
+            self._paths[sig] = self._path(sig, target_context.codegen())
+        path = self._paths[sig]
+        return path is not None and path.exists()
 
     @property
     def cache_path(self) -> str:

@@ -22,7 +22,7 @@ from penstock.kernels.hooks import (
     open_key,
     overdue,
 )
-from penstock.kernels.jit import borrow, jit, prefetch
+from penstock.kernels.jit import borrow, driver, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
@@ -91,7 +91,7 @@ class Out(NamedTuple):
     ends: np.ndarray  # how much of pairs and log is filled
 
 
-@jit
+@driver
 def drive(policy, store, batch, out, start):
     """Process a batch from `start`; the first arrival not processed, if pairs ran out of room."""
     return _drive(borrow(policy), borrow(store), borrow(batch), borrow(out), start)

@@ -1,27 +1,23 @@
 """The one place that sets Numba's options, and the hooks through which a driver calls a policy.
 
-`jit` compiles for a common processor and caches on disk (see `code_cache`).
+`jit` compiles for a common processor, caches on disk (see `code_cache`), and interprets what is not worth
+compiling yet (see `tiers`).
 
 `hook` makes a function whose implementation depends on the type of its first argument, at compile
-time under Numba and at run time in plain Python. `interpreted` gives the plain-Python twin of a driver,
-for policies that are ordinary Python objects.
+time under Numba and at run time in plain Python.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import platform
-import types as pytypes
 from collections.abc import Callable
 from typing import Any
 
-import numba
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
-from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -34,6 +30,7 @@ from numba.extending import (
 )
 
 from penstock.kernels.code_cache import CodeCache
+from penstock.kernels.tiers import Kernel
 
 _HOOKS: list[Hook] = []
 
@@ -61,11 +58,19 @@ _use_baseline()
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel, cached on disk so that a new process loads it instead of compiling again."""
-    kernel: Any = numba.njit(error_model="numpy")(function)
-    if isinstance(kernel, Dispatcher):
-        vars(kernel)["_cache"] = CodeCache(function, _implementations)
-    return kernel
+    """A kernel: compiled when that pays, and cached on disk so that a new process loads it."""
+    return _kernel(function, driver=False)
+
+
+def driver(function: Callable[..., Any]) -> Any:
+    """A kernel whose work follows the number of items that `tiers.expecting` tells."""
+    return _kernel(function, driver=True)
+
+
+def _kernel(function: Callable[..., Any], *, driver: bool) -> Any:
+    if getattr(config, "DISABLE_JIT", False):
+        return function
+    return Kernel(function, CodeCache(function, _implementations), driver=driver)
 
 
 def _implementations(state_class: type) -> set[Callable[..., Any]]:
@@ -116,6 +121,7 @@ def hook(default: Callable[..., Any]) -> Any:
         return registered.of(kind.instance_class) if hasattr(kind, "instance_class") else None
 
     dispatch.on = registered.on  # type: ignore[attr-defined]
+    dispatch.implementations = registered  # type: ignore[attr-defined]
     return dispatch
 
 
@@ -230,23 +236,3 @@ def _fetch(typing_context: Any, array: Any, item: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, item), generate
-
-
-@functools.cache
-def interpreted(kernel: Any) -> Callable[..., Any]:
-    """The plain-Python twin of a kernel: all that takes a policy is interpreted, the rest stays compiled.
-
-    A function takes a policy if its first parameter is called `policy`.
-    """
-    function = kernel.py_func if isinstance(kernel, Dispatcher) else kernel
-    names = dict(function.__globals__)
-    for name in function.__code__.co_names:
-        value = names.get(name)
-        if isinstance(value, Dispatcher) and value is not kernel and _takes_policy(value.py_func):
-            names[name] = interpreted(value)
-    twin = pytypes.FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    return functools.wraps(function)(twin)
-
-
-def _takes_policy(function: Callable[..., Any]) -> bool:
-    return next(iter(inspect.signature(function).parameters), None) == "policy"

@@ -17,7 +17,7 @@ from penstock.kernels import ring
 from penstock.kernels.counts import count_key, has_room
 from penstock.kernels.drive import LOG_EVICTED, LOG_EXPIRED, LOGGED, PAIRS, log
 from penstock.kernels.hooks import changed, enter, leave, match_key
-from penstock.kernels.jit import borrow, jit, prefetch
+from penstock.kernels.jit import borrow, driver, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
     EVICTED,
@@ -95,7 +95,7 @@ def new_expiry(tuples: int) -> Expiry:
     return Expiry(new_queue((2 * tuples,)))
 
 
-@jit
+@driver
 def drive_linked(policy, store, index, expiry, scheme, batch, scratch, out, start):
     """Process arrivals from `start`; the first one not processed, if some room was too small for it."""
     return _drive(

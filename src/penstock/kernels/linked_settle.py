@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import match_key
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import borrow, driver, jit
 from penstock.kernels.linked import let_in
 from penstock.kernels.linked_index import LAST_USE, USED, first_key
 from penstock.kernels.many_index import HEEDING
@@ -26,7 +26,7 @@ class LinkedSettlers(NamedTuple):
     matches: np.ndarray  # how many of the uses the policy is told of
 
 
-@jit
+@driver
 def settle_linked(policy, store, index, expiry, scheme, columns, settlers, events):
     """Let the tuples enter and be matched, in the order of events: n + i is the last use of tuple i."""
     _settle(

@@ -15,7 +15,7 @@ from penstock.kernels import ring
 from penstock.kernels.counts import count_key, counted
 from penstock.kernels.drive import AHEAD, LOG_EVICTED, LOG_EXPIRED, PAIRS, log
 from penstock.kernels.hooks import arrive, enter, leave, lowest, make_room, match_key, score
-from penstock.kernels.jit import borrow, jit, prefetch
+from penstock.kernels.jit import borrow, driver, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVAL,
     ARRIVALS,
@@ -74,7 +74,7 @@ class ManyOut(NamedTuple):
     ends: np.ndarray  # how much of rows and log is filled
 
 
-@jit
+@driver
 def drive_many(policy, store, index, batch, out, start):
     """Process a batch from `start`; the index of the first arrival not processed, if rows ran out of room.
 

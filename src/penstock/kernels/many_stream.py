@@ -23,7 +23,7 @@ import numpy as np
 
 from penstock.kernels.drive import LOG_EXPIRED, PAIRS, log
 from penstock.kernels.hooks import arrive, match_key
-from penstock.kernels.jit import borrow, jit, prefetch
+from penstock.kernels.jit import borrow, driver, jit, prefetch
 from penstock.kernels.layout import (
     ARRIVALS,
     EXPIRED,
@@ -97,7 +97,7 @@ def new_many_flow(
     )
 
 
-@jit
+@driver
 def drive_many_stream(policy, store, index, flow, batch, out, start):
     """Process a batch from `start`; the index of the first arrival not processed, if rows ran out of room.
 

@@ -14,7 +14,7 @@ from penstock.kernels import ring
 from penstock.kernels.drive import pin, unpin
 from penstock.kernels.history import CLOCK, FADING, LAST, RATIO, SCALES, faded, find_row
 from penstock.kernels.hooks import before_tick, enter, match_key, match_one
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import borrow, driver, jit
 from penstock.kernels.layout import COUNT, HEAD, NEXT, NUMBER, find_key, link, take_tuple
 from penstock.kernels.queue import file_newcomer
 
@@ -36,7 +36,7 @@ class Settlers(NamedTuple):
     arrival: np.ndarray
 
 
-@jit
+@driver
 def last_matches(history, settlers, newest):
     """Per tuple: the arrival that matched its key last, -1 if none since it came, and how often lately."""
     n = settlers.key.shape[0]
@@ -55,7 +55,7 @@ def last_matches(history, settlers, newest):
     return found
 
 
-@jit
+@driver
 def resettle(policy, store, settlers, events, matches, ticks, way):
     """Let the tuples enter and their keys be matched, in the order of events: n + i is a match of tuple i."""
     _resettle(borrow(policy), borrow(store), borrow(settlers), events, matches, ticks, way)

@@ -27,7 +27,7 @@ from penstock.kernels.drive import (
     unpin,
 )
 from penstock.kernels.hooks import arrive, match_some, score
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import borrow, driver, jit
 from penstock.kernels.layout import (
     ARRIVALS,
     ENTRY,
@@ -90,7 +90,7 @@ def _time(expiry, store, slot):
     return np.float64(store.time[slot, TIME])
 
 
-@jit
+@driver
 def drive_stream(policy, store, flow, batch, out, start):
     """Process a batch from `start`; the first arrival not processed, if pairs ran out of room."""
     return _drive_stream(borrow(policy), borrow(store), borrow(flow), borrow(batch), borrow(out), start)

@@ -19,7 +19,7 @@ from penstock.kernels.drive import (
     unpin,
 )
 from penstock.kernels.hooks import arrive, before_tick, match_key
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import borrow, driver, jit
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
@@ -40,7 +40,7 @@ UNADMITTED = 1  # dropped after it has probed
 GONE = 2  # dropped before it probes
 
 
-@jit
+@driver
 def drive_ticks(policy, store, batch, out, start):
     """Process whole ticks from `start`; the first arrival of the first tick not processed."""
     return _drive_ticks(borrow(policy), borrow(store), borrow(batch), borrow(out), start)

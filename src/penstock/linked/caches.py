@@ -12,7 +12,7 @@ from penstock.joins.config import table_bytes
 from penstock.kernels import counts
 from penstock.kernels.drive import LOGGED, PAIRS
 from penstock.kernels.hooks import match_key
-from penstock.kernels.jit import interpreted
+from penstock.kernels.interpreter import interpreted
 from penstock.kernels.layout import ARRIVAL, COMPETE, HIGH_TUPLE, LIVE, ROW, WARMUP, Store, new_store
 from penstock.kernels.linked import LinkedBatch, LinkedOut, drive_linked, new_expiry
 from penstock.kernels.linked_find import (

@@ -10,6 +10,7 @@ from penstock.kernels.linked_index import EAGER, LAST_USE, USED
 from penstock.kernels.linked_settle import LinkedSettlers, settle_linked
 from penstock.kernels.programs import Columns
 from penstock.kernels.resettle import MOST
+from penstock.kernels.tiers import expecting
 from penstock.linked.caches import Caches
 from penstock.policies import Policy
 
@@ -47,7 +48,8 @@ def settled(before: Caches, policy: Policy, columns: Columns) -> Caches:
     # A use comes before what the same arrival has let in.
     number = np.concatenate([2 * settlers.arrival + 1, 2 * settlers.uses[used, LAST_USE].astype(np.int64)])
     events = np.concatenate([np.arange(n), n + used])[np.argsort(number, kind="stable")]
-    settle_linked(
-        after.policy, store, after.index, after.expiry, after.plan.scheme, columns, settlers, events
-    )
+    with expecting(n):
+        settle_linked(
+            after.policy, store, after.index, after.expiry, after.plan.scheme, columns, settlers, events
+        )
     return after

@@ -20,6 +20,7 @@ from penstock.kernels.layout import (
     STEPS,
 )
 from penstock.kernels.linked import LinkedBatch
+from penstock.kernels.tiers import chunk, expecting
 from penstock.linked.binding import columns_of, masks_of
 from penstock.linked.caches import Caches, Findings, LinkedConfig, exact_count_bytes
 from penstock.linked.chooser import QueryChooser
@@ -84,7 +85,7 @@ class LinkedState:
         closes = _closed(triples, before) if triples.closes.any() else np.empty(0, np.int64)
         batch = LinkedBatch(columns, conditions, arrivals, closes, np.empty(0, bool))
         beside = [] if self.chooser is None else self.chooser.open(triples, batch)
-        findings = self._drive(batch, beside, collect or bool(self.plan.late), log)
+        findings = self._find(batch, beside, collect or bool(self.plan.late), log)
         found = findings.solutions
         known = Known(triples, columns.end, _closers(triples, closes, before))
         triples = Triples(**(vars(triples) | {"end": columns.end}))
@@ -114,6 +115,10 @@ class LinkedState:
             table, triples.row[solutions], ones, triples.start[arrivals], np.empty((0, 4), np.int64)
         )
 
+    def _find(self, batch: LinkedBatch, beside: list[LinkedBatch], collect: bool, log: bool) -> Findings:
+        with expecting(len(batch.arrivals)):
+            return self._drive(batch, beside, collect, log)
+
     def _drive(self, batch: LinkedBatch, beside: list[LinkedBatch], collect: bool, log: bool) -> Findings:
         """Run the kernel over the arrivals; between two stretches another policy may take over.
 
@@ -123,8 +128,10 @@ class LinkedState:
         entries = self.caches.buffered + 4 * (n + patterns) if log else 0
         findings, done = Findings(patterns, n, collect, entries), 0
         while True:
-            chunk = CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
-            start, done = done, min(n, done + chunk)
+            most = chunk(CHUNK)
+            if self.chooser is not None:
+                most = min(most, self.chooser.contest.left)
+            start, done = done, min(n, done + most)
             self.caches.run(batch, findings, start, done)
             if self.chooser is not None:
                 total = int(self.caches.store.meta[MATCHED])

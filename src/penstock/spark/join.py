@@ -14,6 +14,7 @@ from penstock.errors import PenstockError, hint
 from penstock.joins.config import in_tuples
 from penstock.joins.unbiased import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
+from penstock.kernels.tiers import ahead
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM
@@ -178,7 +179,8 @@ def bounded_join(
             f"each of {count} buckets sees only some of the keys; give buckets=1."
         )
     # Refuses what cannot work, and has the kernels on disk before workers need them.
-    state = spec.start().warm()
+    with ahead():
+        state = spec.start().warm()
     warn_biased(unequal_shares(state.config), stacklevel=2)
     if emit == "all":
         fields += [

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from penstock.budget import Tuples, budget_of
 from penstock.errors import BudgetError, PenstockError
 from penstock.joins.many_arrivals import Joins
+from penstock.kernels.tiers import ahead
 from penstock.policies import get
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
@@ -143,7 +144,8 @@ def bounded_join_many(
         key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
         column_types=tuple(types_of(frame) for frame in frames),
     )
-    spec.start().warm()  # refuses what cannot work, and has the kernels on disk before workers need them
+    with ahead():  # refuses what cannot work, and has the kernels on disk when workers need them
+        spec.start().warm()
     prepared = [_prepared(frame, side, spec, joins, types) for side, frame in enumerate(frames)]
     session.check_workers(spark)
     if frames[0].isStreaming:

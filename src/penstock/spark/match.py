@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
+from penstock.kernels.tiers import ahead
 from penstock.patterns import Attr, Pattern
 from penstock.patterns.options import Options
 from penstock.patterns.show import partition_attributes
@@ -136,7 +137,8 @@ def match_pattern(
         column_types=types_of(events),
     )
     fields = _fields(events, pattern, time)
-    _warm(spec, events.schema)
+    with ahead():
+        _warm(spec, events.schema)
     if not keys:
         warnings.warn(
             "No equality predicate links all events of the pattern, so one task does all the work; give "

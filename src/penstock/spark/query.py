@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from penstock.budget import Budget, budget_of
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.kernels.tiers import ahead
 from penstock.linked import StreamQuery
 from penstock.linked.query import warn_unbounded
 from penstock.linked.sharding import partition_variable
@@ -126,7 +127,8 @@ def stream_query(
         buckets=count,
         column_types=types_of(united.select("o")),
     )
-    _warm(query, spec, cut)
+    with ahead():
+        _warm(query, spec, cut)
     fields = _fields(query, kind)
     session.check_workers(united.sparkSession)
     if united.isStreaming:

@@ -1,0 +1,160 @@
+"""Which kernels run compiled: those whose code is there, and those whose work is worth the wait.
+
+A kernel takes seconds to compile and a fraction of a millisecond per arrival to interpret. So a call whose
+code is neither in this process nor on disk is compiled at once if there is much to do, and interpreted
+otherwise. A kernel that has been interpreted for some time is compiled by another process meanwhile. Both
+give the same results.
+
+`PENSTOCK_TIER` may be `compiled` or `interpreted`, to have one of them always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from numba.core.registry import CPUDispatcher
+
+from penstock.kernels.background import request
+from penstock.kernels.code_cache import CodeCache
+from penstock.kernels.interpreter import interpret
+
+PATIENCE = 1.0  # seconds of interpreting until another process is asked to compile a kernel
+WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at once: about what that takes
+FEW = 20_000  # items: more are compiled for at once
+SLICE = 64  # items per call while a driver is interpreted, so that compiled code can take over soon
+
+
+class _Work:
+    """What drivers are expected to do, and how far they have come."""
+
+    def __init__(self, items: int) -> None:
+        self.items = items
+        self.handed = 0
+        self.spent = 0.0  # seconds of interpreting
+
+    @property
+    def ahead(self) -> float:
+        """Seconds that it would take to interpret the rest."""
+        return self.spent * max(0, self.items - self.handed) / max(1, self.handed)
+
+
+_work: ContextVar[_Work | None] = ContextVar("work", default=None)
+_ahead: ContextVar[bool] = ContextVar("ahead", default=False)
+
+
+@contextlib.contextmanager
+def expecting(items: int) -> Iterator[None]:
+    """Within this block drivers will be given about so many items in all.
+
+    Other kernels, and drivers without such a block, take the length of their longest array for their work.
+
+    >>> from penstock.kernels.tiers import expecting
+    >>> with expecting(1_000_000):
+    ...     pass  # drivers that are called here are compiled at once
+    """
+    outer = _work.get()
+    token = _work.set(outer if outer is not None and outer.items >= items else _Work(items))
+    try:
+        yield
+    finally:
+        _work.reset(token)
+
+
+@contextlib.contextmanager
+def ahead() -> Iterator[None]:
+    """Within this block kernels that have no compiled code yet are asked for, because others will need them.
+
+    >>> from penstock.kernels.tiers import ahead
+    >>> with ahead():
+    ...     pass  # a Spark query is prepared here, whose workers will look for kernels on disk
+    """
+    token = _ahead.set(True)
+    try:
+        yield
+    finally:
+        _ahead.reset(token)
+
+
+def chunk(most: int) -> int:
+    """How many items to give a driver at a time: few where it may be interpreted.
+
+    >>> from penstock.kernels.tiers import chunk, expecting
+    >>> with expecting(100):
+    ...     print(chunk(65_536))
+    64
+    >>> chunk(65_536)
+    65536
+    """
+    work = _work.get()
+    if work is None or work.items > FEW:
+        return most
+    work.handed += min(most, SLICE)
+    return min(most, SLICE)
+
+
+class Kernel(CPUDispatcher):
+    """A function that Numba compiles when that pays, and that is interpreted until then.
+
+    The work of a driver follows the items that it is given, not the size of the tables that it works on.
+    """
+
+    def __init__(self, function: Callable[..., Any], cache: CodeCache, *, driver: bool = False) -> None:
+        options = {"nopython": True, "error_model": "numpy", "boundscheck": None}
+        super().__init__(function, targetoptions=options)
+        self._cache = cache
+        self._driver = driver
+        self._spent: dict[Any, float] = {}  # seconds of interpreting, per signature
+
+    def _compile_for_args(self, *arguments: Any, **named: Any) -> Any:
+        """What to call for arguments for which no code is in this process yet; Numba asks this."""
+        if named:
+            return super()._compile_for_args(*arguments, **named)  # type: ignore[misc]
+        signature = tuple(self.typeof_pyval(argument) for argument in arguments)
+        work = _work.get() if self._driver else None
+        items = _longest(arguments) if work is None else work.items
+        if not self._had_better_wait(signature, items, 0.0 if work is None else work.ahead):
+            return super()._compile_for_args(*arguments)  # type: ignore[misc]
+
+        def run(*arguments: Any) -> Any:
+            began = time.thread_time()
+            found = interpret(self, arguments)
+            seconds = time.thread_time() - began
+            self._spent[signature] = self._spent.get(signature, 0.0) + seconds
+            if work is not None:
+                work.spent += seconds
+            return found
+
+        return run
+
+    def cached(self, signature: Any) -> bool:
+        """Whether there is compiled code for a signature, in this process or on disk."""
+        return signature in self.overloads or self._cache.has(signature, self.targetctx)
+
+    def _had_better_wait(self, signature: Any, items: int, seconds: float) -> bool:
+        """Whether a call is interpreted, because its code is not there and would take longer to come."""
+        if tier := os.environ.get("PENSTOCK_TIER"):
+            return tier == "interpreted"
+        if items > FEW or seconds > WORTH or self._cache.has(signature, self.targetctx):
+            return False
+        if _ahead.get():
+            request(self, signature)
+        return self._spent.get(signature, 0.0) <= PATIENCE or request(self, signature)
+
+
+def _longest(arguments: Iterable[Any]) -> int:
+    """The length of the longest array, in named tuples too."""
+    lengths = (
+        max(each.shape, default=0)
+        if isinstance(each, np.ndarray)
+        else _longest(each)
+        if isinstance(each, tuple)
+        else 0
+        for each in arguments
+    )
+    return max(lengths, default=0)

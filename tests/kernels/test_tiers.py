@@ -1,0 +1,209 @@
+"""Interpreted and compiled kernels: the same results, whenever one takes over from the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.caching import Cache
+from penstock.joins.state import JoinState
+from penstock.kernels.ages import best_age
+from penstock.kernels.interpreter import interpret, interpreted
+from penstock.kernels.tiers import FEW, Kernel, expecting
+
+SOURCE = Path(__file__).parents[2] / "src"
+PART = 40  # arrivals between two changes of tier
+
+# What a new process runs: `n` arrivals under a policy, then how many kernels were compiled in it.
+JOIN = """
+import numpy as np, penstock as ps
+from penstock.kernels.drive import drive
+n = {n}
+stream = dict(k=np.arange(n // 2) * 7 % 50, ts=np.arange(n // 2))
+join = ps.WindowJoin(within=100, budget=ps.Tuples(60), policy={policy!r})
+run = join.run(stream, stream, on="k", time="ts")
+print(run.stats.results, len(drive.overloads))
+"""
+
+
+def run(code: str, cache: Path, **environment: str) -> list[str]:
+    """The words that a new process with a cache of its own prints."""
+    given = {name: value for name, value in os.environ.items() if name != "PENSTOCK_TIER"}
+    given |= {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(cache)} | environment
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=given, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TIER", "compiled")
+
+
+def arrivals(seed: int, n: int) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    stream = rng.integers(0, 2, n).astype(np.int8)
+    key = np.minimum(rng.geometric(0.15, n), 12)
+    return stream, key, np.sort(rng.integers(0, n, n)), np.arange(n)
+
+
+def in_parts(state: JoinState, tiers: list[bool], batch: tuple[np.ndarray, ...]) -> tuple[Any, Any]:
+    """Pairs and events of a join that runs part by part, interpreted where `tiers` says so."""
+    kernel = state._kernel
+    parts = []
+    for i, plain in enumerate(tiers):
+        state._kernel = interpreted(kernel) if plain else kernel
+        part = [array[i * PART : (i + 1) * PART] for array in batch]
+        parts.append(state.process(*part, collect=True, log=True))
+    parts.append(state.finish(collect=True, log=True))
+    return np.concatenate([each.pairs for each in parts]), np.concatenate([each.log for each in parts])
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("policy", ["fifo", "gdj", "gdj:method=2", "clock-exp", "learned", "rand"])
+@given(st.integers(0, 10**6), st.lists(st.booleans(), min_size=2, max_size=8))
+@settings(max_examples=20)
+def test_tiers_change_in_mid_stream(policy: str, seed: int, tiers: list[bool]) -> None:
+    batch = arrivals(seed, PART * len(tiers))
+    join = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy=policy)
+    pairs, log = in_parts(join.start(), [False] * len(tiers), batch)
+    mixed_pairs, mixed_log = in_parts(join.start(), tiers, batch)
+    assert mixed_pairs.tolist() == pairs.tolist()
+    assert mixed_log.tolist() == log.tolist()
+
+
+@pytest.mark.usefixtures("compiled")
+@given(st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_snapshots_are_the_same(seed: int) -> None:
+    """To the last bit of every score."""
+    batch = arrivals(seed, 200)
+    join = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy="gdj")
+    stored = []
+    for plain in (False, True):
+        state = join.start()
+        in_parts(state, [plain] * 5, batch)
+        stored.append([np.asarray(array).tobytes() for array in (*state.store, *_arrays(state.policy))])
+    assert stored[0] == stored[1]
+
+
+def _arrays(parts: Any) -> list[np.ndarray]:
+    if isinstance(parts, tuple):
+        return [array for part in parts for array in _arrays(part)]
+    return [np.asarray(parts)]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "gdj", "auto"])
+def test_little_work_compiles_nothing(tmp_path: Path, policy: str) -> None:
+    found, kernels = run(JOIN.format(n=400, policy=policy), tmp_path)
+    assert kernels == "0"
+    assert not list(tmp_path.iterdir())
+    assert int(found) > 0
+
+
+def test_much_work_is_compiled_at_once(tmp_path: Path) -> None:
+    found, kernels = run(JOIN.format(n=FEW + 2, policy="fifo"), tmp_path)
+    assert kernels == "1"
+    assert any(path.name.startswith("penstock.kernels.drive.drive-") for path in tmp_path.iterdir())
+    again, _ = run(JOIN.format(n=FEW + 2, policy="fifo"), tmp_path, PENSTOCK_TIER="interpreted")
+    assert again == found
+
+
+def test_what_is_on_disk_is_used_for_little_work_too(tmp_path: Path) -> None:
+    run(JOIN.format(n=400, policy="fifo"), tmp_path, PENSTOCK_TIER="compiled")
+    assert run(JOIN.format(n=400, policy="fifo"), tmp_path)[1] == "1"
+
+
+def test_another_process_compiles_meanwhile(tmp_path: Path) -> None:
+    """Small batches go on and on: compiled code comes in without a batch that waits for it."""
+    code = """
+import time
+import numpy as np, penstock as ps
+from penstock.kernels.drive import drive
+from penstock.kernels import tiers
+tiers.PATIENCE = 0.0
+state = ps.WindowJoin(within=100, budget=ps.Tuples(60), policy="fifo").start()
+began, at, longest = time.monotonic(), 0, 0.0
+while not drive.overloads and time.monotonic() - began < 240:
+    rows = np.arange(at, at + 20)
+    before = time.thread_time()
+    state.process(rows % 2, rows % 7, rows, rows)
+    longest = max(longest, time.thread_time() - before)
+    at += 20
+    time.sleep(0.02)
+compiled = sum(drive.stats.cache_misses.values())
+print(len(drive.overloads), compiled, longest < 1.0)
+"""
+    assert run(code, tmp_path) == ["1", "0", "True"]
+
+
+def test_the_compiling_process_ends_with_the_one_that_asked(tmp_path: Path) -> None:
+    code = """
+from penstock.kernels import background
+from penstock.kernels.drive import drive
+import numpy as np, penstock as ps
+from penstock.kernels.tiers import ahead
+with ahead():
+    ps.WindowJoin(within=100, budget=ps.Tuples(60), policy="gdj").start().warm()
+print(background._process.pid)
+"""
+    pid = int(run(code, tmp_path)[0])
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}/cmdline").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert b"penstock" not in _command(pid)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_caches_give_the_same_in_both_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = np.random.default_rng(0).geometric(0.05, 600)
+    for policy in ("lru", "lfu", "gdj", "heeb", "clock"):
+        monkeypatch.setenv("PENSTOCK_TIER", "compiled")
+        whole = Cache(policy, budget=20).request(keys)
+        with monkeypatch.context() as patch:
+            patch.setattr(Kernel, "__call__", lambda self, *given: interpret(self, given), raising=False)
+            plain = Cache(policy, budget=20).request(keys)
+        assert plain.hit.tolist() == whole.hit.tolist()
+        assert plain.slot.tolist() == whole.slot.tolist()
+
+
+def test_division_by_zero_and_overflow_are_as_compiled() -> None:
+    curve = np.array([0.0, 0.0, 0.0])
+    assert interpreted(best_age)(curve, 2.0) == best_age(curve, 2.0)
+    biggest = np.array([2**63 - 1], np.int64)
+
+    with np.errstate(over="raise"):
+        from penstock.kernels.shares import mix
+
+        assert interpret(mix, (biggest[0],)) == mix(biggest[0])
+
+
+def test_expectations_nest() -> None:
+    from penstock.kernels.tiers import _work
+
+    with expecting(10):
+        inner = _work.get()
+        assert inner is not None
+        with expecting(5):
+            assert _work.get() is inner
+        with expecting(50):
+            assert _work.get().items == 50  # type: ignore[union-attr]
+    assert _work.get() is None
