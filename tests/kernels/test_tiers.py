@@ -191,9 +191,9 @@ def test_division_by_zero_and_overflow_are_as_compiled() -> None:
     biggest = np.array([2**63 - 1], np.int64)
 
     with np.errstate(over="raise"):
-        from penstock.kernels.shares import mix
+        from penstock.kernels.linked_index import mixed
 
-        assert interpret(mix, (biggest[0],)) == mix(biggest[0])
+        assert interpret(mixed, (biggest[0], 3)) == mixed(biggest[0], 3)
 
 
 def test_expectations_nest() -> None:

@@ -39,7 +39,7 @@ from penstock.kernels.cache import (
     settle,
 )
 from penstock.kernels.cache_bytes import LIMIT, TAKEN, answer_sized, new_room
-from penstock.kernels.tiers import chunk, expecting
+from penstock.kernels.tiers import Pace, expecting
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
 from penstock.soundness import check_cache, looked_over
@@ -103,6 +103,7 @@ class Cache:
         self._cache = new_cache(self.capacity, int(seed))
         self._room = None if limit is None else new_room(self.capacity, limit)
         self._costs = costs
+        self._pace = Pace()
         self.seconds = 0.0
 
     @property
@@ -158,15 +159,19 @@ class Cache:
             part = slice(stop, min(len(keys), stop + self._chunk))
             stop = part.stop
             self._state = self.running.reserve(self._state, len(keys[part]))
-            if numbers is not None:
-                self._state = self._state.valued(numbers[part])
-            if prices is not None:
-                self._state = self._state.priced(prices[part])
-            began = clock.perf_counter()
-            answers = Answers(*(array[part] for array in out))
-            self._answer(keys[part], weights[part], answers)
+            began, done = clock.perf_counter(), part.start
+            while done < stop:
+                few = slice(done, self._pace.cut(done, stop))
+                if numbers is not None:
+                    self._state = self._state.valued(numbers[few])
+                if prices is not None:
+                    self._state = self._state.priced(prices[few])
+                before = clock.perf_counter()
+                self._answer(keys[few], weights[few], Answers(*(array[few] for array in out)))
+                self._pace.took(few.stop - done, clock.perf_counter() - before)
+                done = few.stop
             if self.chooser is not None:
-                leader = self.chooser.attend(keys[part], weights[part], *answers)
+                leader = self.chooser.attend(keys[part], weights[part], *(array[part] for array in out))
                 if leader is not None:
                     self._follow(leader)
             self.seconds += clock.perf_counter() - began
@@ -176,7 +181,7 @@ class Cache:
     @property
     def _chunk(self) -> int:
         """How many requests are answered together."""
-        return chunk(CHUNK) if self.chooser is None else min(chunk(CHUNK), self.chooser.contest.left)
+        return CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
 
     def _follow(self, policy: Policy) -> None:
         """Change to another policy: the entries stay where they are."""

@@ -36,7 +36,7 @@ from penstock.kernels.layout import (
 from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew, drive_many
 from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
 from penstock.kernels.many_stream import ManyFlow, new_many_flow
-from penstock.kernels.tiers import chunk, expecting
+from penstock.kernels.tiers import Pace, expecting
 from penstock.policies.base import Policy, Setting
 from penstock.soundness import check_apart, check_index, check_parts, check_shapes, looked_over
 from penstock.window import Resolved
@@ -147,6 +147,7 @@ class ManyState:
 
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
         self.config, self.store, self.index, self.policy = config, store, index, policy
+        self._pace = Pace()
         driver = self._driver()
         self._kernel: Callable[..., int] = driver if config.policy.compiled else interpreted(driver)
 
@@ -231,16 +232,21 @@ class ManyState:
         start, limit = 0, self._next_cut(0, n)
         while True:
             self._reserve(limit - start)
-            part = ManyBatch(*(array[:limit] for array in batch))
+            cut = self._pace.cut(start, limit)
             began = clock.perf_counter()
-            start = self._step(part, out, start)
-            self.seconds += clock.perf_counter() - began
+            reached = self._step(ManyBatch(*(array[:cut] for array in batch)), out, start)
+            seconds = clock.perf_counter() - began
+            self._pace.took(reached - start, seconds)
+            self.seconds += seconds
+            full, start = reached < cut, reached
             if start == limit:
                 if n > 0:
                     self._apportion(out)
                 if limit == n:
                     break
                 limit = self._next_cut(limit, n)
+            elif not full:
+                continue
             elif out.ends[PAIRS] > 0:
                 rows.append(out.rows[: out.ends[PAIRS]].copy())
                 out.ends[PAIRS] = 0
@@ -254,7 +260,7 @@ class ManyState:
 
     def _next_cut(self, start: int, n: int) -> int:
         """Where the next chunk ends: no later than the pools are due to be apportioned anew."""
-        cut = min(start + chunk(CHUNK), n)
+        cut = min(start + CHUNK, n)
         if self.config.every:
             cut = min(cut, start + self.config.every - int(self.store.meta[ARRIVALS]) % self.config.every)
         return cut

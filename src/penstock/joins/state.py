@@ -45,7 +45,7 @@ from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
 from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
-from penstock.kernels.tiers import chunk, expecting
+from penstock.kernels.tiers import Pace, expecting
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_open, looked_over
@@ -102,6 +102,7 @@ class JoinState:
         self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be over yet
         self._kernel = _kernel_for(config)
+        self._pace = Pace()
         self._watch = RateWatch(config)
 
     @property
@@ -205,9 +206,11 @@ class JoinState:
         heard = 0
         while True:
             self.policy = self.running.reserve(self.policy, limit - start)
-            part = Batch(*(array[:limit] for array in batch))
+            cut = self._between_ticks(batch, start, self._pace.cut(start, limit))
             began = clock.perf_counter()
-            start = self._step(part, out, start)
+            reached = self._step(Batch(*(array[:cut] for array in batch)), out, start)
+            self._pace.took(reached - start, clock.perf_counter() - began)
+            full, start = reached < cut, reached
             if self.chooser is not None and start == limit:
                 leader = self.chooser.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
                 heard = limit
@@ -218,6 +221,8 @@ class JoinState:
                 break
             if start == limit:
                 limit = self._next_cut(batch, limit)
+            elif not full:
+                continue
             elif out.ends[PAIRS] > 0:
                 pairs.append(out.pairs[: out.ends[PAIRS]].copy())
                 out.ends[PAIRS] = 0
@@ -243,11 +248,14 @@ class JoinState:
         self.chooser.peak = self.table_bytes
 
     def _next_cut(self, batch: Batch, start: int) -> int:
-        """Where the next chunk ends: between two ticks if steps are ticks."""
-        most = chunk(GROWING_CHUNK if self.running.counts_keys else CHUNK)
+        """Where the next chunk ends."""
+        chunk = GROWING_CHUNK if self.running.counts_keys else CHUNK
         if self.chooser is not None:
-            most = min(most, self.chooser.contest.left)
-        cut = min(start + most, len(batch.key))
+            chunk = min(chunk, self.chooser.contest.left)
+        return self._between_ticks(batch, start, min(start + chunk, len(batch.key)))
+
+    def _between_ticks(self, batch: Batch, start: int, cut: int) -> int:
+        """A cut between two ticks, if steps are ticks."""
         if self.config.step == "tick" and cut < len(batch.key):
             before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start
             after = int(np.searchsorted(batch.time[start:], batch.time[cut], side="right")) + start
@@ -353,6 +361,7 @@ class JoinState:
                 check_open(state._open, _empty(config), config.payload is not None)
             state._first = extra.get("first", _earliest(store))
         state._kernel = _kernel_for(config)
+        state._pace = Pace()
         state._watch = RateWatch(config)
         return state
 

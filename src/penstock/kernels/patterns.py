@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit
+from penstock.kernels.jit import driver, jit
 
 
 class Events(NamedTuple):
@@ -296,7 +296,7 @@ def search(events, program, work, lead, first_from, first_to, room, most):
             return
 
 
-@jit
+@driver
 def find(events, program, work, lead_from, lead_to, first_from, first_to, room, enough, most):
     """All matches whose last event fills the first slot of the program, from a position to before another.
 

@@ -27,7 +27,8 @@ from penstock.kernels.interpreter import interpret
 PATIENCE = 1.0  # seconds of interpreting until another process is asked to compile a kernel
 WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at once: about what that takes
 FEW = 20_000  # items: more are compiled for at once
-SLICE = 64  # items per call while a driver is interpreted, so that compiled code can take over soon
+SLICE = 0.25  # seconds that a call of a driver takes, about
+FIRST = 32  # items of the first such call
 
 
 class _Work:
@@ -81,21 +82,35 @@ def ahead() -> Iterator[None]:
         _ahead.reset(token)
 
 
-def chunk(most: int) -> int:
-    """How many items to give a driver at a time: few where it may be interpreted.
+class Pace:
+    """How many items to give a driver at a time: as many as it does in a quarter of a second.
 
-    >>> from penstock.kernels.tiers import chunk, expecting
-    >>> with expecting(100):
-    ...     print(chunk(65_536))
-    64
-    >>> chunk(65_536)
-    65536
+    Nothing can interrupt a compiled kernel, and compiled code can take over from interpreted between two
+    calls only. What a driver does with its items does not depend on how they are cut.
+
+    >>> from penstock.kernels.tiers import Pace
+    >>> pace = Pace()
+    >>> pace.cut(0, 1_000)
+    32
+    >>> pace.took(32, seconds=0.125)
+    >>> pace.cut(32, 1_000)
+    96
     """
-    work = _work.get()
-    if work is None or work.items > FEW:
-        return most
-    work.handed += min(most, SLICE)
-    return min(most, SLICE)
+
+    def __init__(self, first: int = FIRST) -> None:
+        self._size = first
+
+    def cut(self, start: int, stop: int) -> int:
+        """Where the next slice of the items from `start` to `stop` ends."""
+        cut = min(stop, start + self._size)
+        if (work := _work.get()) is not None:
+            work.handed += cut - start
+        return cut
+
+    def took(self, items: int, seconds: float) -> None:
+        """So long it took to do so many."""
+        wanted = max(items, 1) * SLICE / max(seconds, 1e-9)
+        self._size = max(1, int(min(max(wanted, self._size / 8), self._size * 8)))
 
 
 class Kernel(CPUDispatcher):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time as clock
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ from penstock.kernels.linked_index import EAGER, TALLYING, Index, new_index, rel
 from penstock.kernels.many_index import COUNTING, HEEDING
 from penstock.kernels.programs import Columns
 from penstock.kernels.stream import Expiry
+from penstock.kernels.tiers import Pace
 from penstock.linked.invariants import check_linked
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import Plan, plan_of
@@ -188,26 +190,32 @@ class Caches:
         self.scratch: Scratch = new_scratch(
             patterns, len(self.index.owed) - 2, FIRST_ROOM if patterns > 2 else 2
         )
+        self._pace = Pace()
         self._kernel = drive_linked if self.running.compiled else interpreted(drive_linked)
 
     def run(self, batch: LinkedBatch, findings: Findings, start: int, stop: int) -> None:
         """Process the arrivals of a batch from `start` to `stop`."""
         self.policy = self.running.reserve(self.policy, stop - start)
-        part = batch._replace(arrivals=batch.arrivals[:stop])
         while True:
-            start = self._kernel(
+            cut = self._pace.cut(start, stop)
+            began = clock.perf_counter()
+            reached = self._kernel(
                 self.policy,
                 self.store,
                 self.index,
                 self.expiry,
                 self.plan.scheme,
-                part,
+                batch._replace(arrivals=batch.arrivals[:cut]),
                 self.scratch,
                 findings.out,
                 start,
             )
+            self._pace.took(reached - start, clock.perf_counter() - began)
+            start = reached
             if start == stop:
                 return
+            if start == cut:
+                continue
             short = self.scratch.ends[SHORT]
             if short == SHORT_SCRATCH:
                 self._more_room()

@@ -20,7 +20,7 @@ from penstock.kernels.layout import (
     STEPS,
 )
 from penstock.kernels.linked import LinkedBatch
-from penstock.kernels.tiers import chunk, expecting
+from penstock.kernels.tiers import expecting
 from penstock.linked.binding import columns_of, masks_of
 from penstock.linked.caches import Caches, Findings, LinkedConfig, exact_count_bytes
 from penstock.linked.chooser import QueryChooser
@@ -128,10 +128,8 @@ class LinkedState:
         entries = self.caches.buffered + 4 * (n + patterns) if log else 0
         findings, done = Findings(patterns, n, collect, entries), 0
         while True:
-            most = chunk(CHUNK)
-            if self.chooser is not None:
-                most = min(most, self.chooser.contest.left)
-            start, done = done, min(n, done + most)
+            chunk = CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
+            start, done = done, min(n, done + chunk)
             self.caches.run(batch, findings, start, done)
             if self.chooser is not None:
                 total = int(self.caches.store.meta[MATCHED])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.patterns import find
+from penstock.kernels.patterns import Events, Program, Work, find
+from penstock.kernels.tiers import Pace, expecting
 from penstock.patterns.alternatives import Alternative
 from penstock.patterns.analysis import Analysis
 from penstock.patterns.compiled import Compiler
@@ -77,11 +79,10 @@ class Searches:
     def _all(self, alternative: Alternative, lead: int, build: bool) -> tuple[int, np.ndarray]:
         compiler = Compiler(self.analysis, self.given, alternative, lead)
         events, program = compiler.events(), compiler.program(self.ahead)
-        limits, size = self.limits, max(ROOM, min(len(self.given), MOST_ROOM)) if build else 0
+        size = max(ROOM, min(len(self.given), MOST_ROOM)) if build else 0
         while True:
             work = compiler.work(size)
-            ends = limits.last_from, NEVER, limits.first_from, limits.first_to
-            find(events, program, work, *ends, size, NEVER, NEVER)
+            self._search(events, program, work, (self.limits.last_from, NEVER), NEVER, NEVER)
             count, stored = int(work.found[0]), int(work.found[1])
             if stored == count or not build:
                 return count, self._by_slot(compiler, alternative, work.out[:stored])
@@ -110,15 +111,35 @@ class Searches:
         size = min(most, ROOM)
         while True:
             work = compiler.work(size)
-            find(
-                events, program, work, *last, self.limits.first_from, self.limits.first_to, size, enough, size
-            )
+            self._search(events, program, work, last, enough, size)
             count, at = int(work.found[1]), int(work.found[2])
             torn = count == size
             if not torn or size == most:
                 found = self._by_slot(compiler, alternative, work.out[:count])
                 return Stopped(found, at if at >= 0 else None, torn)
             size = min(most, 4 * size)
+
+    def _search(
+        self, events: Events, program: Program, work: Work, last: tuple[int, int], enough: int, most: int
+    ) -> None:
+        """Search slice by slice of the events that may be the last of a match."""
+        begin, end = program.span[program.order[0]]
+        leads = events.candidates[begin:end]
+        at, stop = (int(found) for found in np.searchsorted(leads, last))
+        pace = Pace(first=1)  # one event may be the last of very many
+        with expecting(stop - at):
+            while True:
+                cut = pace.cut(at, stop)
+                until = leads[cut] if cut < stop else last[1]
+                began = clock.perf_counter()
+                find(
+                    events, program, work, leads[at] if at < stop else last[0], until,
+                    self.limits.first_from, self.limits.first_to, len(work.out), enough, most,
+                )  # fmt: skip
+                pace.took(cut - at, clock.perf_counter() - began)
+                at = cut
+                if at == stop or work.found[2] >= 0:
+                    return
 
     @staticmethod
     def _by_slot(compiler: Compiler, alternative: Alternative, out: np.ndarray) -> np.ndarray:
