@@ -18,11 +18,13 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
+from numba.core import sigutils
 from numba.core.registry import CPUDispatcher
 
 from penstock.kernels.background import request
 from penstock.kernels.code_cache import CodeCache
 from penstock.kernels.interpreter import interpret
+from penstock.kernels.notice import compiling
 
 PATIENCE = 1.0  # seconds of interpreting until another process is asked to compile a kernel
 WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at once: about what that takes
@@ -146,6 +148,14 @@ class Kernel(CPUDispatcher):
             return found
 
         return run
+
+    def compile(self, sig: Any) -> Any:
+        """The code for a signature: that of this process, that on disk, or new; whoever waits is told."""
+        arguments = sigutils.normalize_signature(sig)[0]
+        if self.cached(arguments):
+            return super().compile(sig)
+        with compiling(self.__name__):
+            return super().compile(sig)
 
     def cached(self, signature: Any) -> bool:
         """Whether there is compiled code for a signature, in this process or on disk."""
