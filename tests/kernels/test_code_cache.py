@@ -155,7 +155,11 @@ def test_a_damaged_file_counts_as_absent(damage: str, tmp_path: Path) -> None:
 
 
 def test_two_processes_fill_one_cache(tmp_path: Path) -> None:
-    given = os.environ | {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(tmp_path / "kernels")}
+    given = os.environ | {
+        "PYTHONPATH": str(SOURCE),
+        "PENSTOCK_CACHE_DIR": str(tmp_path / "kernels"),
+        "PENSTOCK_TIER": "compiled",
+    }
     both = [
         subprocess.Popen([sys.executable, "-c", OURS], env=given, stdout=subprocess.PIPE, text=True)
         for _ in range(2)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.kernels import queue as queues
 from penstock.kernels.hooks import score
-from penstock.kernels.jit import interpreted, jit
+from penstock.kernels.interpreter import interpreted
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import ARRIVAL, BASE, new_store
 
 

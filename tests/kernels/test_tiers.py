@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +22,7 @@ from penstock.caching import Cache
 from penstock.joins.state import JoinState
 from penstock.kernels.ages import best_age
 from penstock.kernels.interpreter import interpret, interpreted
+from penstock.kernels.jit import jit
 from penstock.kernels.tiers import FEW, Kernel, expecting
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -194,6 +198,39 @@ def test_division_by_zero_and_overflow_are_as_compiled() -> None:
         from penstock.kernels.linked_index import mixed
 
         assert interpret(mixed, (biggest[0], 3)) == mixed(biggest[0], 3)
+
+
+def test_functions_beyond_their_domain_are_as_compiled() -> None:
+    for number in (800.0, 0.0, -1.0, -2.0, np.inf, -np.inf, np.nan):
+        assert np.array_equal(interpret(outcomes, (number,)), outcomes(number), equal_nan=True), number
+
+
+@jit
+def outcomes(number):  # type: ignore[no-untyped-def]
+    """All of `math` that kernels use and that has no value somewhere."""
+    return math.exp(number), math.log(number), math.log1p(number), math.sqrt(number)
+
+
+def test_scores_are_computed_by_what_rounds_alike() -> None:
+    """NumPy's functions, and sums over arrays, differ from Numba's in the last bit."""
+    apart = re.compile(r"np\.(exp|log|log1p|log2|power|sqrt|mean|dot|prod|cumsum)\b")
+    for folder in ("kernels", "policies"):
+        for path in (SOURCE / "penstock" / folder).glob("*.py"):
+            for name in _kernels_in(ast.parse(path.read_text())):
+                assert not apart.search(ast.unparse(name)), f"{path.name}: {name.name}"
+
+
+def _kernels_in(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Functions that are compiled: those with a decorator of ours, a hook's included."""
+    return [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            ast.unparse(each) in ("jit", "driver", "hook") or ".on(" in ast.unparse(each)
+            for each in node.decorator_list
+        )
+    ]
 
 
 def test_expectations_nest() -> None:

@@ -17,6 +17,7 @@ Cost: O(1) per match and tuple; with a log, O(1) per tuple for all of its matche
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -125,7 +126,7 @@ def rounds_left(weight, threshold, powers):
     """How often the hand must pass until it evicts, at least once: from logarithms, then exactly."""
     passes = np.int64(1)
     if weight > threshold:
-        passes = max(passes, np.int64(np.log(threshold / weight) / np.log(powers[1])))
+        passes = max(passes, np.int64(math.log(threshold / weight) / math.log(powers[1])))
     while passes > 1 and faded(weight, passes - 1, powers) < threshold:
         passes -= 1
     while faded(weight, passes, powers) >= threshold:

@@ -7,6 +7,7 @@ otherwise than Numba's.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,13 +20,39 @@ _twins: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def interpret(kernel: Any, arguments: tuple[Any, ...]) -> Any:
-    """What a kernel gives, without compiling it. Integers wrap around; division by zero gives infinities."""
+    """What a kernel gives, without compiling it. Integers wrap around; division by zero gives infinities.
+
+    >>> import numpy as np
+    >>> from penstock.kernels.ages import best_age
+    >>> from penstock.kernels.interpreter import interpret
+    >>> print(interpret(best_age, (np.array([1.0, 5.0, 0.0]), 2.0)))
+    4.0
+    """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        return interpreted(kernel)(*arguments)
+        return _twin(kernel)(*map(_typed, arguments))
 
 
 def interpreted(kernel: Any) -> Callable[..., Any]:
-    """The plain-Python twin of a kernel, of a hook, or of a function that kernels call."""
+    """The plain-Python twin of a kernel, for policies that are ordinary Python objects.
+
+    >>> import numpy as np
+    >>> from penstock.kernels.ages import best_age
+    >>> from penstock.kernels.interpreter import interpreted
+    >>> print(interpreted(best_age)(np.array([1.0, 5.0, 0.0]), 2.0))
+    4.0
+    """
+    return lambda *arguments: interpret(kernel, arguments)
+
+
+def _typed(argument: Any) -> Any:
+    """A number of the type that compiled code would take it for, which wraps around and divides by zero."""
+    if type(argument) is int:
+        return np.int64(argument)
+    return np.float64(argument) if type(argument) is float else argument
+
+
+def _twin(kernel: Any) -> Callable[..., Any]:
+    """The twin of a kernel, of a hook, or of a function that kernels call."""
     function = kernel.py_func if isinstance(kernel, Dispatcher) else kernel
     twin = _twins.get(function)
     if twin is None:
@@ -41,7 +68,7 @@ def _twin_of_hook(implementations: Any) -> Callable[..., Any]:
     def twin(state: Any, *arguments: Any) -> Any:
         chosen = known.get(type(state))
         if chosen is None:
-            chosen = known[type(state)] = interpreted(implementations.of(type(state)))
+            chosen = known[type(state)] = _twin(implementations.of(type(state)))
         return chosen(state, *arguments)
 
     return twin
@@ -60,13 +87,42 @@ def _twin_of_function(function: Any) -> Callable[..., Any]:
 
 
 def _replacement(value: Any) -> Any:
+    if value is math:
+        return _MATH
     if isinstance(value, types.ModuleType):
         return _ModuleTwin(value) if value.__name__.startswith(_OURS) else value
     if isinstance(value, Dispatcher):
-        return interpreted(value)
+        return _twin(value)
     if isinstance(value, types.FunctionType) and f"{value.__module__}.".startswith(_OURS):
-        return interpreted(value)
+        return _twin(value)
     return value
+
+
+def _total(function: Callable[[float], float], beyond: Callable[[float], float]) -> Callable[[float], Any]:
+    """A function of `math` that gives what compiled code gives where Python raises an error."""
+
+    def total(number: float) -> Any:
+        try:
+            return np.float64(function(number))
+        except (OverflowError, ValueError):
+            return np.float64(beyond(number))
+
+    return total
+
+
+def _log_beyond(number: float) -> float:
+    return -math.inf if number == 0.0 else math.nan
+
+
+_MATH = types.SimpleNamespace(
+    **vars(math)
+    | {
+        "exp": _total(math.exp, lambda _: math.inf),
+        "log": _total(math.log, _log_beyond),
+        "log1p": _total(math.log1p, lambda number: _log_beyond(number + 1.0)),
+        "sqrt": _total(math.sqrt, lambda _: math.nan),
+    }
+)
 
 
 class _ModuleTwin:

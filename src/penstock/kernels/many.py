@@ -298,7 +298,7 @@ def _apportion_anew(policy, store, index, out):
             average[store.pool_of[store.t32[slot, STREAM]]] += score(policy, store, slot)
     for pool in range(pools.shape[0]):
         average[pool] /= max(pools[pool, P_LIVE], 1)
-    if average.sum() <= 0.0:
+    if added_up(average) <= 0.0:
         return
     limits = apportion(pools[:, P_LIMIT].sum(), average)
     for pool in range(pools.shape[0]):
@@ -309,11 +309,20 @@ def _apportion_anew(policy, store, index, out):
 
 
 @jit
+def added_up(numbers):
+    """The sum from the first to the last; NumPy's goes in blocks, and may differ in the last bit."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
+
+
+@jit
 def apportion(total, weights):
     """Shares of a total in proportion to weights by largest remainder, the first of equals; 1 at least."""
     shares = np.zeros(weights.shape[0], np.int64)
     rest = np.empty(weights.shape[0])
-    whole = weights.sum()
+    whole = added_up(weights)
     for i in range(shares.shape[0]):
         quota = total * weights[i] / whole if whole > 0.0 else total / shares.shape[0]
         shares[i] = np.int64(np.floor(quota))

@@ -6,6 +6,7 @@ pull towards weights known beforehand, so that a fit is possible from the first 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ def solve(regression, stream, pull):
             for k in range(j):
                 found -= lower[i, k] * lower[j, k]
             if i == j:
-                lower[i, i] = np.sqrt(max(found, 1e-12 * mean))
+                lower[i, i] = math.sqrt(max(found, 1e-12 * mean))
             else:
                 lower[i, j] = found / lower[j, j]
     for i in range(n):

@@ -154,7 +154,7 @@ class Kernel(CPUDispatcher):
         arguments = sigutils.normalize_signature(sig)[0]
         if self.cached(arguments):
             return super().compile(sig)
-        with compiling(self.__name__):
+        with compiling(self.py_func.__name__):
             return super().compile(sig)
 
     def cached(self, signature: Any) -> bool:
