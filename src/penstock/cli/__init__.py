@@ -20,6 +20,7 @@ from penstock.cli.policies import policies
 from penstock.cli.query import query
 from penstock.cli.queues import queues
 from penstock.cli.reproduce import reproduce
+from penstock.cli.warm import warm
 
 __all__ = ["app", "main"]
 
@@ -62,6 +63,7 @@ for command, example in (
     ),
     (reproduce, "penstock reproduce gdj clock --quick --data streams/ --out reproduction"),
     (dashboard, "penstock dashboard clicks.jsonl --port 8501"),
+    (warm, "penstock warm --policies auto,lru --operators join --out kernels.tar"),
     (doctor, "penstock doctor --start"),
     (demo, "penstock demo --quick"),
 ):

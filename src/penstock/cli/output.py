@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
+import time as clock
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -124,7 +126,7 @@ def warnings_in_one_line(*kinds: type[Warning]) -> Iterator[None]:
 
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """A progress bar on stderr, gone when done; nothing where stderr is not a terminal.
+    """A progress bar on stderr, gone when done; where stderr is not a terminal, a line now and then.
 
     >>> from penstock.cli.output import progress_bar
     >>> with progress_bar() as report:
@@ -133,14 +135,30 @@ def progress_bar() -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     target = console(stderr=True)
+    if not target.is_terminal:
+        yield _lines()
+        return
     columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=target, transient=True, disable=not target.is_terminal) as bar:
+    with Progress(*columns, console=target, transient=True) as bar:
         task = bar.add_task("reading", total=None)
 
         def report(done: int, total: int, label: str) -> None:
             bar.update(task, completed=done, total=total, description=label)
 
         yield report
+
+
+def _lines() -> Report:
+    """Progress for a log: the first word at once, then one line in ten seconds at most."""
+    said = -math.inf
+
+    def report(done: int, total: int, label: str) -> None:
+        nonlocal said
+        if clock.monotonic() - said >= 10.0:
+            said = clock.monotonic()
+            typer.echo(f"{done} of {total}: {label}" if total > 1 else f"{label} ...", err=True)
+
+    return report
 
 
 def recall_table(recall: pd.DataFrame, bounds: Collection[str] = ()) -> Table:

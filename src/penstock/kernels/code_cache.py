@@ -44,6 +44,9 @@ _PACKAGE = __name__.partition(".")[0]
 _COMPILED = (f"{_PACKAGE}.kernels", f"{_PACKAGE}.policies")  # the packages of ours with code that is compiled
 
 
+touched: set[Path] = set()  # files that this process has read or written
+
+
 class CacheFolderWarning(UserWarning):
     """Compiled kernels cannot be kept where they would be found again."""
 
@@ -144,6 +147,8 @@ class CodeCache(_Cache):
         target_context.refresh()
         path = self._path(sig, target_context.codegen()) if self._enabled else None
         payload = _read(path) if path is not None else None
+        if path is not None and payload is not None:
+            touched.add(path)
         return CompileResult._rebuild(target_context, *payload) if payload is not None else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -152,6 +157,7 @@ class CodeCache(_Cache):
         lifted = any(not each.can_cache for each in data.lifted)
         if path is not None and not lifted and not data.library.has_dynamic_globals:
             _write(path, dumps(data._reduce()))
+            touched.add(path)
 
     def _title(self) -> str:
         name = f"{self._kernel.__module__}.{self._kernel.__qualname__}"

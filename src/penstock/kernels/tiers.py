@@ -49,6 +49,22 @@ class _Work:
 
 _work: ContextVar[_Work | None] = ContextVar("work", default=None)
 _ahead: ContextVar[bool] = ContextVar("ahead", default=False)
+_only: ContextVar[str | None] = ContextVar("only", default=None)
+
+
+@contextlib.contextmanager
+def only(tier: str) -> Iterator[None]:
+    """Within this block kernels without code in this process are `compiled` or `interpreted`, all of them.
+
+    >>> from penstock.kernels.tiers import only
+    >>> with only("compiled"):
+    ...     pass  # a benchmark, or a machine that is prepared for others
+    """
+    token = _only.set(tier)
+    try:
+        yield
+    finally:
+        _only.reset(token)
 
 
 @contextlib.contextmanager
@@ -163,7 +179,7 @@ class Kernel(CPUDispatcher):
 
     def _had_better_wait(self, signature: Any, items: int, seconds: float) -> bool:
         """Whether a call is interpreted, because its code is not there and would take longer to come."""
-        if tier := os.environ.get("PENSTOCK_TIER"):
+        if tier := _only.get() or os.environ.get("PENSTOCK_TIER"):
             return tier == "interpreted"
         if items > FEW or seconds > WORTH or self._cache.has(signature, self.targetctx):
             return False

@@ -1,0 +1,52 @@
+"""`penstock warm`: compile kernels beforehand, and pack them for other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, progress_bar, writable
+
+
+@errors_in_one_line
+def warm(
+    policies: Annotated[
+        list[str] | None,
+        typer.Option("--policies", help="Policies, separated by commas, or all.", show_default="auto"),
+    ] = None,
+    operators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--operators", help="Among join, many, cache, match and query.", show_default="all of them"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Pack the kernels into this tar file.", show_default=False)
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Compile kernels now, so that no run has to wait for them; pack them for machines of a cluster."""
+    sink = JsonOut(json)
+    out = writable(out)
+    with progress_bar() as report:
+        report(0, 1, "loading")
+        from penstock.kernels.code_cache import folder
+        from penstock.policies import caching_names, names
+        from penstock.warm import pack
+        from penstock.warm import warm as compile_all
+
+        wanted = parts_of(policies) or ["auto"]
+        if wanted == ["all"]:
+            wanted = list(dict.fromkeys([*names(), *caching_names()]))
+        files = compile_all(wanted, parts_of(operators) or None, report=report)
+    if out is not None:
+        pack(files, out)
+    size = sum(path.stat().st_size for path in files)
+    sink.write({"folder": str(folder()), "kernels": len(files), "bytes": size, "out": out})
+    if sink.alone:
+        return
+    sink.screen.print(f"{len(files)} kernels, {size / 2**20:.1f} MiB, in {folder()}")
+    if out is not None:
+        sink.screen.print(f"packed into {out}; unpack it, and set PENSTOCK_CACHE_DIR to the folder")

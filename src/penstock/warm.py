@@ -1,0 +1,170 @@
+"""Compiling kernels beforehand, and packing them for machines that are not to compile any.
+
+Each operator runs once on a few rows, with every kernel compiled that it meets. What is then on disk serves
+every installation of the same version on a processor of the same kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.budget import Tuples
+from penstock.caching import replay
+from penstock.errors import PenstockError, UnknownPolicyError, hint
+from penstock.joins.many import join_many
+from penstock.joins.many_stream import start_many
+from penstock.joins.window import WindowJoin
+from penstock.kernels.code_cache import touched
+from penstock.kernels.tiers import only
+from penstock.linked import StreamQuery
+from penstock.patterns import Pattern
+from penstock.policies import caching_names, names
+
+ROWS = 64  # per stream
+BUDGET = Tuples(16)
+TIMES = (np.int64, np.float64)
+
+Report = Callable[[int, int, str], None]
+
+
+def warm(
+    policies: Sequence[str] = ("auto",),
+    operators: Sequence[str] | None = None,
+    *,
+    report: Report | None = None,
+) -> list[Path]:
+    """Compile what these operators need under these policies; the files in the cache folder that hold it.
+
+    `operators` are among `join` (of two streams, in process and on Spark), `many`, `cache` (lookups too),
+    `match` and `query`; by default all. A policy that an operator does not know is left out there.
+    `report` is told how many of the steps are done, how many there are, and which is next.
+
+    >>> from penstock.warm import warm
+    >>> files = warm(["fifo"], ["cache"])
+    >>> any(path.name.startswith("penstock.kernels.cache.answer-") for path in files)
+    True
+    """
+    for name in policies:
+        if name.partition(":")[0] not in {*names(), *caching_names()}:
+            raise UnknownPolicyError(f"There is no policy {name!r}{hint(name, [*names(), *caching_names()])}")
+    chosen = list(OPERATORS) if operators is None else list(operators)
+    for name in chosen:
+        if name not in OPERATORS:
+            raise PenstockError(f"There is no operator {name!r}{hint(name, OPERATORS)}")
+    steps = [(operator, policy) for operator in chosen for policy in _policies_of(operator, policies)]
+    before = touched.copy()
+    touched.clear()
+    try:
+        with only("compiled"):
+            for done, (operator, policy) in enumerate(steps):
+                if report is not None:
+                    report(done, len(steps), f"{operator} {policy}".rstrip())
+                for run in OPERATORS[operator](policy):
+                    _unless_refused(run)
+        if report is not None:
+            report(len(steps), len(steps), "done")
+        return sorted(touched)
+    finally:
+        touched.update(before)
+
+
+def pack(files: Iterable[Path], out: Path) -> None:
+    """Put kernels into an archive, whose folder others give as `PENSTOCK_CACHE_DIR`.
+
+    >>> import tarfile, tempfile
+    >>> from penstock.warm import pack, warm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     out = Path(folder, "kernels.tar")
+    ...     pack(warm(["fifo"], ["cache"]), out)
+    ...     len(tarfile.open(out).getnames()) > 0
+    True
+    """
+    with tarfile.open(out, "w") as archive:
+        for path in files:
+            data = path.read_bytes()
+            entry = tarfile.TarInfo(path.name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+
+
+def _policies_of(operator: str, policies: Sequence[str]) -> list[str]:
+    """Patterns have no policy; caches have others than joins."""
+    if operator == "match":
+        return [""]
+    known = caching_names() if operator == "cache" else names()
+    return [policy for policy in policies if policy.partition(":")[0] in known]
+
+
+def _unless_refused(run: Callable[[], object]) -> None:
+    """A policy may not do for ticks, for streams without an end, or without options."""
+    with contextlib.suppress(PenstockError):
+        run()
+
+
+def _stream(dtype: type = np.int64) -> dict[str, np.ndarray]:
+    return {"k": np.arange(ROWS) * 7 % 11, "ts": np.arange(ROWS).astype(dtype)}
+
+
+def _join(policy: str) -> Iterator[Callable[[], object]]:
+    for dtype in TIMES:
+        both = _stream(dtype), _stream(dtype)
+        for step in ("arrival", "tick"):
+            join = WindowJoin(within=9, budget=BUDGET, policy=policy, step=step)
+            yield partial(join.run, *both, on="k", time="ts", collect=True)
+        late = WindowJoin(within=9, budget=BUDGET, policy=policy)
+        yield partial(_warm_state, late, dtype=dtype, lateness=0, rates=(1.0, 1.0))
+
+
+def _warm_state(join: WindowJoin, **options: Any) -> None:
+    join.start(**options).warm()
+
+
+def _many(policy: str) -> Iterator[Callable[[], object]]:
+    for dtype in TIMES:
+        options: dict[str, Any] = {"within": 9, "budget": BUDGET, "policy": policy}
+        yield partial(join_many, {name: _stream(dtype) for name in "abc"}, on="k", time="ts", **options)
+        yield partial(_warm_many, options | {"dtype": np.dtype(dtype)})
+
+
+def _warm_many(options: dict[str, Any]) -> None:
+    start_many(3, [(0, 1, 2)], **options).warm()
+
+
+def _cache(policy: str) -> Iterator[Callable[[], object]]:
+    yield partial(replay, np.arange(ROWS) % 7, policy, budget=5)
+
+
+def _match(policy: str) -> Iterator[Callable[[], object]]:
+    events = {"type": ["A", "B", "C", "D"] * 4, "k": [1, 2] * 8, "ts": list(range(16))}
+    for text in ("SEQ(A, !B, C)", "SEQ(A a, B b, C c, a.k = c.k)", "AND(A, B, !D)", "SEQ(A, OR(B, C), D)"):
+        pattern = Pattern.parse(f"PATTERN {text} WITHIN 9")
+        yield partial(pattern.run, events)
+        yield partial(pattern.run, events, count_only=True)
+
+
+def _query(policy: str) -> Iterator[Callable[[], object]]:
+    query = StreamQuery.parse(
+        "SELECT ?a, ?b FROM STREAM s WHERE { ?a p ?v ?T1 . ?b p ?v ?T2 . FILTER (?a != ?b) . } "
+        "CONTEXT ((?T1 - ?T2) <= 9^^xsd:millisecond) ."
+    )
+    times = np.arange(ROWS)
+    triples = {"s": [f"n{i % 5}" for i in times], "p": ["p"] * ROWS, "o": times % 7, "start": times}
+    yield lambda: query.run({"s": triples}, budget=BUDGET, policy=policy)
+    yield lambda: query.start(budget=BUDGET, policy=policy).process({"s": triples})
+
+
+OPERATORS: dict[str, Callable[[str], Iterator[Callable[[], object]]]] = {
+    "join": _join,
+    "many": _many,
+    "cache": _cache,
+    "match": _match,
+    "query": _query,
+}
