@@ -6,6 +6,7 @@ its own, which fills the disk cache. It ends with the one that started it.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import pickle
@@ -59,6 +60,15 @@ def _start() -> subprocess.Popen[bytes]:
     return _process
 
 
+def _end() -> None:
+    """Whatever is being compiled: nobody waits for it any more."""
+    global _process
+    if _process is not None:
+        _process.kill()
+        _process.communicate()
+        _process = None
+
+
 def _forget() -> None:
     """A fork has no such process of its own."""
     global _process
@@ -67,6 +77,7 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+atexit.register(_end)
 
 
 def serve() -> None:

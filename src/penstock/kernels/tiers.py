@@ -27,6 +27,7 @@ from penstock.kernels.interpreter import interpret
 from penstock.kernels.notice import compiling
 
 PATIENCE = 1.0  # seconds of interpreting until another process is asked to compile a kernel
+MOST = 15.0  # seconds of interpreting until a kernel is compiled here all the same
 WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at once: about what that takes
 FEW = 20_000  # items: more are compiled for at once
 SLICE = 0.25  # seconds that a call of a driver takes, about
@@ -185,7 +186,8 @@ class Kernel(CPUDispatcher):
             return False
         if _ahead.get():
             request(self, signature)
-        return self._spent.get(signature, 0.0) <= PATIENCE or request(self, signature)
+        spent = self._spent.get(signature, 0.0)
+        return spent <= PATIENCE or (spent <= MOST and request(self, signature))
 
 
 def _longest(arguments: Iterable[Any]) -> int:

@@ -86,7 +86,7 @@ def _runner(spec: Spec, names: list[list[str]], kind: type[Bucket]) -> Callable[
                 if which != number:
                     if bucket is not None:
                         yield _told(bucket, number)
-                    bucket, number = kind(spec), which
+                    bucket, number = kind(spec.of_bucket(which)), which
                 assert bucket is not None
                 blobs = [(side, _side(rows, side, spec, mine)) for side, mine in enumerate(names)]
                 batch = Batch(blobs=blobs)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from penstock.budget import Tuples
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.policies import Policy
 from penstock.spark.pack import CHECK, KEY
-from penstock.spark.spec import Side, Spec, fixed_types
+from penstock.spark.spec import Side, Spec, fixed_types, seed_of
 from penstock.window import Window
 
 
@@ -73,6 +73,10 @@ class ManySpec(Spec):
         """What a hash is cut to so that it is a code: the state tells joins and participants by the rest."""
         parts = len(self.joins) * max(len(members) for members in self.joins)
         return int((1 << (63 - parts.bit_length())) - 1)
+
+    def of_bucket(self, number: int) -> Self:
+        """The same with the seed of one bucket: each draws numbers of its own."""
+        return replace(self, seed=seed_of(self.seed, number))
 
     def start(self) -> ManyStreamState:
         """A fresh state for one bucket."""

@@ -38,7 +38,8 @@ class JoinProcessor(StatefulProcessor):
             self.ledger.register(self.spec)
             return
         batch = _gather(rows, timerValues.getCurrentWatermarkInMs())
-        opened = self.ledger.open(self.spec)
+        number = self.buckets[int(key[0])]
+        opened = self.ledger.open(self.spec.of_bucket(number))
         results, archive = opened.bucket.process(batch)
         figures = opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
@@ -49,7 +50,7 @@ class JoinProcessor(StatefulProcessor):
         for tables in (results, archive):
             for blob in blobs_of(tables):
                 yield to_frame(fields, **{ROWS: blob}, **after)
-        said = told(self.buckets[int(key[0])], figures)
+        said = told(number, figures)
         yield to_frame(fields, **{FIGURES: said}, **after)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -114,8 +114,22 @@ class Spec(ABC):
         """A fresh state for one bucket."""
 
     @abstractmethod
+    def of_bucket(self, number: int) -> Self:
+        """The same with the seed of one bucket: each draws numbers of its own."""
+
+    @abstractmethod
     def fixed(self) -> dict[str, str]:
         """What may not change when a query is restarted from its checkpoint, in words."""
+
+
+def seed_of(seed: int, bucket: int) -> int:
+    """The seed of a bucket; that of the first is the one that was given.
+
+    >>> from penstock.spark.spec import seed_of
+    >>> seed_of(7, 0), seed_of(7, 1) == seed_of(7, 2)
+    (7, False)
+    """
+    return seed if bucket == 0 else int(np.random.SeedSequence((seed, bucket)).generate_state(1)[0])
 
 
 @dataclass(frozen=True)
@@ -172,6 +186,12 @@ class JoinSpec(Spec):
         """What a bucket may keep, in rows or in bytes."""
         budget = self.join.budget
         return (budget.n if isinstance(budget, Tuples) else 0, budget.n if isinstance(budget, Bytes) else 0)
+
+    def of_bucket(self, number: int) -> Self:
+        """The same with the seed of one bucket: each draws numbers of its own."""
+        return dataclasses.replace(
+            self, join=dataclasses.replace(self.join, seed=seed_of(self.join.seed, number))
+        )
 
     def start(self) -> StreamState:
         """A fresh state for one bucket; of a budget in bytes it leaves some for rows that have left."""
