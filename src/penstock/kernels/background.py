@@ -7,6 +7,7 @@ its own, which fills the disk cache. It ends with the one that started it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import os
 import pickle
@@ -15,8 +16,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
+IDLE = 20.0  # seconds without a request after which the process ends
 LONGEST = 180.0  # seconds that a request may take before the caller had better compile it itself
 
 _process: subprocess.Popen[bytes] | None = None
@@ -81,7 +84,7 @@ atexit.register(_end)
 
 
 def serve() -> None:
-    """Compile what is asked for on the standard input, until it ends."""
+    """Compile what is asked for on the standard input, until it ends or nothing has come for a while."""
     frames: list[bytes] = []
     there = threading.Condition()
 
@@ -98,11 +101,30 @@ def serve() -> None:
     threading.Thread(target=listen, daemon=True).start()
     while True:
         with there:
-            there.wait_for(lambda: frames)
+            if not there.wait_for(lambda: frames, timeout=IDLE):
+                os._exit(0)  # a compiler takes much memory
             module, name, signature = pickle.loads(frames.pop(0))
         kernel = getattr(importlib.import_module(module), name)
-        if not kernel.cached(signature):
-            kernel.compile(signature)
+        with _turn():
+            if not kernel.cached(signature):
+                kernel.compile(signature)
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """One process after the other: several workers of a machine ask for the same."""
+    from penstock.kernels.code_cache import folder
+
+    try:
+        import fcntl
+
+        lock = (folder() / "compiling.lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except (ImportError, OSError):  # no such locks here: the work is done twice
+        yield
+        return
+    with lock:
+        yield
 
 
 if __name__ == "__main__":
