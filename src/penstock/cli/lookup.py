@@ -45,11 +45,10 @@ def plan_lookup(
     """Hit rates for every policy and size of a cache, and the smallest size that reaches the target."""
     sink = JsonOut(json)
     writable(None if no_plot else plot)
-    requests = _requests(read_table(trace), parts_of(key))
-
-    import penstock as ps
-
     with progress_bar() as report:
+        import penstock as ps
+
+        requests = _requests(read_table(trace), parts_of(key))
         found = ps.plan_lookup(
             requests,
             sizes=None if sizes is None else _sizes(parts_of(sizes), requests),

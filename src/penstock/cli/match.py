@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from penstock.cli.files import parse_times, read_table, read_text
-from penstock.cli.output import SHOWN, Json, JsonOut, errors_in_one_line, rows_table, save_rows, writable
+from penstock.cli.output import (
+    SHOWN,
+    Json,
+    JsonOut,
+    errors_in_one_line,
+    rows_table,
+    save_rows,
+    working,
+    writable,
+)
 
 
 @errors_in_one_line
@@ -37,9 +46,10 @@ def match(
     if explain:
         typer.echo(pattern.explain())
         return
-    table = read_table(events)
-    parse_times(table, time, "event")
-    run = pattern.run(table, type=type_, time=time, unit=unit, strategy=strategy, limit=limit)
+    with working("matching"):
+        table = read_table(events)
+        parse_times(table, time, "event")
+        run = pattern.run(table, type=type_, time=time, unit=unit, strategy=strategy, limit=limit)
     if out is not None:
         save_rows(run.matches, out)
     stats = run.stats

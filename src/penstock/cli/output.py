@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
-import time as clock
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -136,7 +135,8 @@ def progress_bar() -> Iterator[Report]:
 
     target = console(stderr=True)
     if not target.is_terminal:
-        yield _lines()
+        with _lines() as report:
+            yield report
         return
     columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=target, transient=True) as bar:
@@ -148,17 +148,45 @@ def progress_bar() -> Iterator[Report]:
         yield report
 
 
-def _lines() -> Report:
-    """Progress for a log: the first word at once, then one line in ten seconds at most."""
-    said = -math.inf
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign of life on stderr, for work that does not tell how far it is.
+
+    >>> from penstock.cli.output import working
+    >>> with working("matching"):
+    ...     pass
+    """
+    target = console(stderr=True)
+    if target.is_terminal:
+        with target.status(what):
+            yield
+    else:
+        with _lines(what):
+            yield
+
+
+@contextmanager
+def _lines(first: str = "reading") -> Iterator[Report]:
+    """Progress for a log: a word after a second, then one line in ten seconds at most."""
+    latest, done = [f"{first} ..."], threading.Event()
+
+    def speak() -> None:
+        pause, said = 1.0, ""
+        while not done.wait(pause):
+            if latest[0] != said:
+                typer.echo(latest[0], err=True)
+            pause, said = 10.0, latest[0]
 
     def report(done: int, total: int, label: str) -> None:
-        nonlocal said
-        if clock.monotonic() - said >= 10.0:
-            said = clock.monotonic()
-            typer.echo(f"{done} of {total}: {label}" if total > 1 else f"{label} ...", err=True)
+        latest[0] = f"{done} of {total}: {label}" if total > 1 else f"{label} ..."
 
-    return report
+    voice = threading.Thread(target=speak, daemon=True)
+    voice.start()
+    try:
+        yield report
+    finally:
+        done.set()
+        voice.join()
 
 
 def recall_table(recall: pd.DataFrame, bounds: Collection[str] = ()) -> Table:

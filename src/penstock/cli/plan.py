@@ -65,14 +65,15 @@ def plan(
     """Recall for every policy and budget, and the smallest budget that reaches the target."""
     sink = JsonOut(json)
     writable(None if no_plot else plot)
-    sides = (read_table(left), read_table(right))
     names = pair_of_names(time)
-    texts = [parse_times(table, n, s) for table, n, s in zip(sides, names, ("left", "right"), strict=True)]
-
-    import penstock as ps
-    from penstock.errors import ShortSampleWarning, UnitWarning
-
     with progress_bar() as report, warnings.catch_warnings():
+        import penstock as ps
+        from penstock.errors import ShortSampleWarning, UnitWarning
+
+        sides = (read_table(left), read_table(right))
+        texts = [
+            parse_times(table, *each) for table, *each in zip(sides, names, ("left", "right"), strict=True)
+        ]
         for kind in (ShortSampleWarning, UnitWarning):  # shown below, in the plan's own words
             warnings.simplefilter("ignore", kind)
         found = ps.plan(

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from penstock.cli.files import read_text
-from penstock.cli.output import SHOWN, Json, JsonOut, errors_in_one_line, rows_table, save_rows, writable
+from penstock.cli.output import (
+    SHOWN,
+    Json,
+    JsonOut,
+    errors_in_one_line,
+    rows_table,
+    save_rows,
+    working,
+    writable,
+)
 
 
 @errors_in_one_line
@@ -57,7 +66,8 @@ def query(
         )
         typer.echo(shown)
         return
-    run = parsed.run(files, budget=budget, policy=policy, unit=unit, object=object_, seed=seed)
+    with working("querying"):
+        run = parsed.run(files, budget=budget, policy=policy, unit=unit, object=object_, seed=seed)
     assert run.rows is not None
     if out is not None:
         save_rows(run.rows, out)
