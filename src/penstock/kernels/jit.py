@@ -9,31 +9,33 @@ for policies that are ordinary Python objects.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import platform
 import types as pytypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-import numba
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import TypingError
 from numba.core.registry import cpu_target
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.extending import (
     infer_getattr,
-    intrinsic,
+    lower_builtin,
+    lower_cast,
     lower_getattr_generic,
     models,
-    overload,
     register_model,
+    typeof_impl,
 )
 
-from penstock.kernels.code_cache import CodeCache
+from penstock.kernels.parts import Whole
 
 _HOOKS: list[Hook] = []
 
@@ -62,10 +64,7 @@ _use_baseline()
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel, cached on disk so that a new process loads it instead of compiling again."""
-    kernel: Any = numba.njit(error_model="numpy")(function)
-    if isinstance(kernel, Dispatcher):
-        vars(kernel)["_cache"] = CodeCache(function, _implementations)
-    return kernel
+    return function if vars(config)["DISABLE_JIT"] else Whole(function, _implementations)
 
 
 def _implementations(state_class: type) -> set[Callable[..., Any]]:
@@ -76,12 +75,18 @@ def _implementations(state_class: type) -> set[Callable[..., Any]]:
 class Hook:
     """A function with one implementation per policy state class, and a default.
 
-    The implementation is a plain function; Numba compiles it into the driver that calls the hook.
+    The implementations are plain functions; Numba makes them parts of the driver that calls the hook.
     """
 
     def __init__(self, default: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, default)
         self.default = default
         self.table: dict[type, Callable[..., Any]] = {}
+        self.kernels: dict[Callable[..., Any], Any] = {}
+
+    def __call__(self, policy: Any, *arguments: Any) -> Any:
+        """What the hook does for this policy, interpreted."""
+        return self.of(type(policy))(policy, *arguments)
 
     def of(self, state_class: type) -> Callable[..., Any]:
         """The implementation for a state class: its own, an ancestor's, or the default."""
@@ -100,23 +105,99 @@ class Hook:
 
         return register
 
+    def kernel(self, policy: Any) -> Any:
+        """The kernel for a first argument of this Numba type, which may be the `Unread` of one."""
+        implementation = policy.reader if isinstance(policy, Unread) else self.of(_class_of(policy))
+        if implementation not in self.kernels:
+            self.kernels[implementation] = jit(implementation)
+        return self.kernels[implementation]
+
 
 def hook(default: Callable[..., Any]) -> Any:
     """Make `default` a function that each policy state class may implement anew (see `Hook`)."""
     registered = Hook(default)
     _HOOKS.append(registered)
+    return registered
 
-    @functools.wraps(default)
-    def dispatch(policy: Any, *arguments: Any) -> Any:
-        return registered.of(type(policy))(policy, *arguments)
 
-    @overload(dispatch, strict=False)
-    def typed(policy: Any, *arguments: Any) -> Any:
-        kind = policy.target if isinstance(policy, Ref) else policy
-        return registered.of(kind.instance_class) if hasattr(kind, "instance_class") else None
+class _HookType(types.Callable, types.Opaque):
+    """Numba type of a hook: a call of it is a call of the implementation for its first argument."""
 
-    dispatch.on = registered.on  # type: ignore[attr-defined]
-    return dispatch
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+        super().__init__(f"hook({hook.default.__module__}.{hook.default.__qualname__})")
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        """Compile the implementation for these arguments; the policy's type matters only if it is read."""
+        kernel = self.hook.kernel(args[0])
+        if not _reads_first(kernel.py_func):
+            args = (Unread(kernel.py_func), *args[1:])
+        return types.Dispatcher(kernel).get_call_type(context, args, kws)
+
+    def get_call_signatures(self) -> Any:
+        """For messages: there is no list of them."""
+        return [], True
+
+    def get_impl_key(self, sig: Any) -> Any:
+        """The compiled code for a signature that `get_call_type` gave."""
+        return types.Dispatcher(self.hook.kernel(sig.args[0])).get_impl_key(sig)
+
+
+def _class_of(policy: Any) -> type:
+    kind = policy.target if isinstance(policy, Ref) else policy
+    if not hasattr(kind, "instance_class"):
+        raise TypingError(f"{policy} is not the state of a policy")
+    return kind.instance_class
+
+
+@functools.cache
+def _reads_first(function: Callable[..., Any]) -> bool:
+    """Whether a function reads its first argument."""
+    first = function.__code__.co_varnames[0]
+    return any(each.argval == first for each in dis.get_instructions(function))
+
+
+class Unread(types.Type):
+    """Numba type of the first argument of a hook's implementation that does not read it.
+
+    So `score` of lfu, or a hook that does nothing, is compiled once for all policies. Its key tells one
+    implementation from another, in other processes too; one that these lack is in the key itself.
+    """
+
+    readers: ClassVar[dict[Any, Callable[..., Any]]] = {}
+
+    def __init__(self, reader: Callable[..., Any]) -> None:
+        name = f"{reader.__module__}.{reader.__qualname__}"
+        local = reader if "<" in name or reader.__module__ == "__main__" else None
+        self._key = name, reader.__code__.co_firstlineno, local
+        self.readers[self._key] = reader
+        super().__init__(f"Unread({name})")
+
+    @property
+    def reader(self) -> Callable[..., Any]:
+        """The implementation."""
+        return self.readers[self._key]
+
+    @property
+    def key(self) -> Any:
+        """What one implementation does not read is not what another does not."""
+        return self._key
+
+
+register_model(Unread)(models.OpaqueModel)
+
+
+@lower_cast(types.Any, Unread)
+def _drop(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+    return context.get_constant_null(target)
+
+
+register_model(_HookType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Hook)
+def _typeof_hook(hook: Hook, context: Any) -> Any:
+    return _HookType(hook)
 
 
 class Ref(types.Type):
@@ -148,20 +229,17 @@ def borrow(value: Any) -> Any:
     return value
 
 
-@overload(borrow, strict=False, inline="always")  # the tuple lives in the frame of the caller
-def _borrow(value: Any) -> Any:
-    return lambda value: _reference(value)  # type: ignore[call-arg]
+@infer_global(borrow)
+class _Borrow(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(Ref(args[0]), args[0])
 
 
-@intrinsic
-def _reference(typing_context: Any, value: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.args[0]
-        place = cgutils.alloca_once(builder, context.get_value_type(kind))
-        builder.store(arguments[0], place)
-        return builder.bitcast(place, cgutils.voidptr_t)
-
-    return Ref(value)(value), generate
+@lower_builtin(borrow, types.Any)
+def _borrow(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """The address of a copy in the frame of the caller."""
+    place = cgutils.alloca_once_value(builder, args[0])
+    return builder.bitcast(place, cgutils.voidptr_t)
 
 
 @infer_getattr
@@ -213,23 +291,21 @@ def prefetch(array: Any, item: Any) -> None:
     """Ask the processor to fetch the cache line of an item, counted in items from the start of the array."""
 
 
-@overload(prefetch, strict=False)
-def _prefetch(array: Any, item: Any) -> Any:
-    return lambda array, item: _fetch(array, item)  # type: ignore[call-arg]
+@infer_global(prefetch)
+class _Prefetch(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(types.none, args[0], types.int64)
 
 
-@intrinsic
-def _fetch(typing_context: Any, array: Any, item: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
-        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(fetch, [address, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, item), generate
+@lower_builtin(prefetch, types.Array, types.Integer)
+def _prefetch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    data = context.make_array(sig.args[0])(context, builder, args[0]).data
+    address = builder.bitcast(builder.gep(data, [args[1]]), cgutils.voidptr_t)
+    word = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
+    fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(fetch, [address, word(0), word(3), word(1)])
+    return context.get_dummy_value()
 
 
 @functools.cache
