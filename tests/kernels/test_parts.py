@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from pyspark import cloudpickle
 
+from penstock.kernels.hooks import score
 from penstock.kernels.jit import borrow, hook, jit
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -93,6 +95,12 @@ def test_an_error_in_a_part_reaches_python() -> None:
 
 def test_what_hooks_do_is_interpreted_alike() -> None:
     assert [told(kind(np.zeros(3)), 4) for kind in (One, Two, Three)] == [5, 7, 0]
+
+
+def test_kernels_and_hooks_can_be_pickled() -> None:
+    """As part of what a Spark program sends to its workers."""
+    assert cloudpickle.loads(cloudpickle.dumps(score)) is score
+    assert cloudpickle.loads(cloudpickle.dumps(_sixfold))(5) == 30
 
 
 POLICY = """

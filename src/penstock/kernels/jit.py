@@ -88,6 +88,10 @@ class Hook:
         """What the hook does for this policy, interpreted."""
         return self.of(type(policy))(policy, *arguments)
 
+    def __reduce__(self) -> str:
+        """Pickled by name: a copy would not hear of what is registered."""
+        return self.default.__qualname__
+
     def of(self, state_class: type) -> Callable[..., Any]:
         """The implementation for a state class: its own, an ancestor's, or the default."""
         for ancestor in state_class.__mro__:

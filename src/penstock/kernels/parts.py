@@ -259,12 +259,20 @@ class Whole(CPUDispatcher):
     def __init__(self, function: Callable[..., Any], implementations: _Implementations) -> None:
         super().__init__(function, targetoptions=dict(_OPTIONS), pipeline_class=_WholeCompiler)
         vars(self)["_cache"] = CodeCache(function, implementations)
+        self.implementations = implementations
         self.part = Part(function, implementations)
 
     def compile(self, sig: Any) -> Any:
         """The machine code for this signature; compiled, or loaded, unless it is there."""
         with _no_collection():
             return super().compile(sig)
+
+    def _reduce_states(self) -> dict[str, Any]:
+        return {"function": self.py_func, "implementations": self.implementations}
+
+    @classmethod
+    def _rebuild(cls, function: Callable[..., Any], implementations: _Implementations) -> Whole:
+        return cls(function, implementations)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """For the types of a call by a kernel."""
