@@ -147,17 +147,24 @@ class CodeCache(_Cache):
         target_context.refresh()
         path = self._path(sig, target_context.codegen()) if self._enabled else None
         payload = _read(path) if path is not None else None
-        if path is not None and payload is not None:
-            touched.add(path)
-        return CompileResult._rebuild(target_context, *payload) if payload is not None else None
+        if path is None or payload is None:
+            return None
+        touched.add(path)
+        return self._unpack(target_context, payload)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code; where it cannot be kept, the next process compiles again."""
         path = self._path(sig, data.codegen) if self._enabled else None
         lifted = any(not each.can_cache for each in data.lifted)
         if path is not None and not lifted and not data.library.has_dynamic_globals:
-            _write(path, dumps(data._reduce()))
+            _write(path, dumps(self._pack(data)))
             touched.add(path)
+
+    def _pack(self, data: Any) -> Any:
+        return data._reduce()
+
+    def _unpack(self, target_context: Any, payload: Any) -> Any:
+        return CompileResult._rebuild(target_context, *payload)
 
     def _title(self) -> str:
         name = f"{self._kernel.__module__}.{self._kernel.__qualname__}"

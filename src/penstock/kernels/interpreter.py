@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from penstock.kernels.hook import Hook
+
 _OURS = ("penstock.kernels.", "penstock.policies.")
 _twins: dict[Callable[..., Any], Callable[..., Any]] = {}
 
@@ -56,19 +58,19 @@ def _twin(kernel: Any) -> Callable[..., Any]:
     function = kernel.py_func if isinstance(kernel, Dispatcher) else kernel
     twin = _twins.get(function)
     if twin is None:
-        table = getattr(function, "implementations", None)
-        twin = _twins[function] = _twin_of_hook(table) if table is not None else _twin_of_function(function)
+        make = _twin_of_hook if isinstance(function, Hook) else _twin_of_function
+        twin = _twins[function] = make(function)
     return twin
 
 
-def _twin_of_hook(implementations: Any) -> Callable[..., Any]:
+def _twin_of_hook(hook: Hook) -> Callable[..., Any]:
     """A hook: what it does depends on the class of its first argument."""
     known: dict[type, Callable[..., Any]] = {}
 
     def twin(state: Any, *arguments: Any) -> Any:
         chosen = known.get(type(state))
         if chosen is None:
-            chosen = known[type(state)] = _twin(implementations.of(type(state)))
+            chosen = known[type(state)] = _twin(hook.of(type(state)))
         return chosen(state, *arguments)
 
     return twin
@@ -91,7 +93,7 @@ def _replacement(value: Any) -> Any:
         return _MATH
     if isinstance(value, types.ModuleType):
         return _ModuleTwin(value) if value.__name__.startswith(_OURS) else value
-    if isinstance(value, Dispatcher):
+    if isinstance(value, Dispatcher | Hook):
         return _twin(value)
     if isinstance(value, types.FunctionType) and f"{value.__module__}.".startswith(_OURS):
         return _twin(value)

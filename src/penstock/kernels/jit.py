@@ -9,30 +9,31 @@ time under Numba and at run time in plain Python.
 
 from __future__ import annotations
 
+import dis
 import functools
 import platform
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
+from numba.core.errors import TypingError
 from numba.core.registry import cpu_target
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.extending import (
     infer_getattr,
-    intrinsic,
+    lower_builtin,
+    lower_cast,
     lower_getattr_generic,
     models,
-    overload,
     register_model,
+    typeof_impl,
 )
 
-from penstock.kernels.code_cache import CodeCache
+from penstock.kernels.hook import HOOKS, Hook
 from penstock.kernels.tiers import Kernel
-
-_HOOKS: list[Hook] = []
 
 # What x86-64 processors have had since about 2013 (Haswell, Excavator).
 _X86_64_V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
@@ -70,59 +71,105 @@ def driver(function: Callable[..., Any]) -> Any:
 def _kernel(function: Callable[..., Any], *, driver: bool) -> Any:
     if getattr(config, "DISABLE_JIT", False):
         return function
-    return Kernel(function, CodeCache(function, _implementations), driver=driver)
+    return Kernel(function, _implementations, driver=driver)
 
 
 def _implementations(state_class: type) -> set[Callable[..., Any]]:
     """What the hooks do for a class: it becomes a part of the code of every kernel that is given one."""
-    return {hook.of(state_class) for hook in _HOOKS}
-
-
-class Hook:
-    """A function with one implementation per policy state class, and a default.
-
-    The implementation is a plain function; Numba compiles it into the driver that calls the hook.
-    """
-
-    def __init__(self, default: Callable[..., Any]) -> None:
-        self.default = default
-        self.table: dict[type, Callable[..., Any]] = {}
-
-    def of(self, state_class: type) -> Callable[..., Any]:
-        """The implementation for a state class: its own, an ancestor's, or the default."""
-        for ancestor in state_class.__mro__:
-            if ancestor in self.table:
-                return self.table[ancestor]
-        return self.default
-
-    def on(self, *state_classes: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: this is what the hook does for these state classes."""
-
-        def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-            for state_class in state_classes:
-                self.table[state_class] = implementation
-            return implementation
-
-        return register
+    return {hook.of(state_class) for hook in HOOKS}
 
 
 def hook(default: Callable[..., Any]) -> Any:
     """Make `default` a function that each policy state class may implement anew (see `Hook`)."""
-    registered = Hook(default)
-    _HOOKS.append(registered)
+    return Hook(default)
 
-    @functools.wraps(default)
-    def dispatch(policy: Any, *arguments: Any) -> Any:
-        return registered.of(type(policy))(policy, *arguments)
 
-    @overload(dispatch, strict=False)
-    def typed(policy: Any, *arguments: Any) -> Any:
-        kind = policy.target if isinstance(policy, Ref) else policy
-        return registered.of(kind.instance_class) if hasattr(kind, "instance_class") else None
+def _kernel_of(hook: Hook, policy: Any) -> Any:
+    """The kernel for a first argument of this Numba type, which may be the `Unread` of one."""
+    implementation = policy.reader if isinstance(policy, Unread) else hook.of(_class_of(policy))
+    if implementation not in hook.kernels:
+        hook.kernels[implementation] = jit(implementation)
+    return hook.kernels[implementation]
 
-    dispatch.on = registered.on  # type: ignore[attr-defined]
-    dispatch.implementations = registered  # type: ignore[attr-defined]
-    return dispatch
+
+class _HookType(types.Callable, types.Opaque):
+    """Numba type of a hook: a call of it is a call of the implementation for its first argument."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+        super().__init__(f"hook({hook.default.__module__}.{hook.default.__qualname__})")
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        """Compile the implementation for these arguments; the policy's type matters only if it is read."""
+        kernel = _kernel_of(self.hook, args[0])
+        if not _reads_first(kernel.py_func):
+            args = (Unread(kernel.py_func), *args[1:])
+        return types.Dispatcher(kernel).get_call_type(context, args, kws)
+
+    def get_call_signatures(self) -> Any:
+        """For messages: there is no list of them."""
+        return [], True
+
+    def get_impl_key(self, sig: Any) -> Any:
+        """The compiled code for a signature that `get_call_type` gave."""
+        return types.Dispatcher(_kernel_of(self.hook, sig.args[0])).get_impl_key(sig)
+
+
+def _class_of(policy: Any) -> type:
+    kind = policy.target if isinstance(policy, Ref) else policy
+    if not hasattr(kind, "instance_class"):
+        raise TypingError(f"{policy} is not the state of a policy")
+    return kind.instance_class
+
+
+@functools.cache
+def _reads_first(function: Callable[..., Any]) -> bool:
+    """Whether a function reads its first argument."""
+    first = function.__code__.co_varnames[0]
+    return any(each.argval == first for each in dis.get_instructions(function))
+
+
+class Unread(types.Type):
+    """Numba type of the first argument of a hook's implementation that does not read it.
+
+    So `score` of lfu, or a hook that does nothing, is compiled once for all policies. Its key tells one
+    implementation from another, in other processes too; one that these lack is in the key itself.
+    """
+
+    readers: ClassVar[dict[Any, Callable[..., Any]]] = {}
+
+    def __init__(self, reader: Callable[..., Any]) -> None:
+        name = f"{reader.__module__}.{reader.__qualname__}"
+        local = reader if "<" in name or reader.__module__ == "__main__" else None
+        self._key = name, reader.__code__.co_firstlineno, local
+        self.readers[self._key] = reader
+        super().__init__(f"Unread({name})")
+
+    @property
+    def reader(self) -> Callable[..., Any]:
+        """The implementation."""
+        return self.readers[self._key]
+
+    @property
+    def key(self) -> Any:
+        """What one implementation does not read is not what another does not."""
+        return self._key
+
+
+register_model(Unread)(models.OpaqueModel)
+
+
+@lower_cast(types.Any, Unread)
+def _drop(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+    return context.get_constant_null(target)
+
+
+register_model(_HookType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Hook)
+def _typeof_hook(hook: Hook, context: Any) -> Any:
+    return _HookType(hook)
 
 
 class Ref(types.Type):
@@ -154,20 +201,17 @@ def borrow(value: Any) -> Any:
     return value
 
 
-@overload(borrow, strict=False, inline="always")  # the tuple lives in the frame of the caller
-def _borrow(value: Any) -> Any:
-    return lambda value: _reference(value)  # type: ignore[call-arg]
+@infer_global(borrow)
+class _Borrow(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(Ref(args[0]), args[0])
 
 
-@intrinsic
-def _reference(typing_context: Any, value: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.args[0]
-        place = cgutils.alloca_once(builder, context.get_value_type(kind))
-        builder.store(arguments[0], place)
-        return builder.bitcast(place, cgutils.voidptr_t)
-
-    return Ref(value)(value), generate
+@lower_builtin(borrow, types.Any)
+def _borrow(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """The address of a copy in the frame of the caller."""
+    place = cgutils.alloca_once_value(builder, args[0])
+    return builder.bitcast(place, cgutils.voidptr_t)
 
 
 @infer_getattr
@@ -219,20 +263,18 @@ def prefetch(array: Any, item: Any) -> None:
     """Ask the processor to fetch the cache line of an item, counted in items from the start of the array."""
 
 
-@overload(prefetch, strict=False)
-def _prefetch(array: Any, item: Any) -> Any:
-    return lambda array, item: _fetch(array, item)  # type: ignore[call-arg]
+@infer_global(prefetch)
+class _Prefetch(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(types.none, args[0], types.int64)
 
 
-@intrinsic
-def _fetch(typing_context: Any, array: Any, item: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
-        word = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
-        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(fetch, [address, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, item), generate
+@lower_builtin(prefetch, types.Array, types.Integer)
+def _prefetch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    data = context.make_array(sig.args[0])(context, builder, args[0]).data
+    address = builder.bitcast(builder.gep(data, [args[1]]), cgutils.voidptr_t)
+    word = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
+    fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(fetch, [address, word(0), word(3), word(1)])
+    return context.get_dummy_value()

@@ -18,7 +18,7 @@ _local = threading.local()
 
 @contextlib.contextmanager
 def compiling(kernel: str) -> Iterator[None]:
-    """Within this block a kernel is compiled, and within that those that it calls.
+    """Within this block a kernel is compiled, with its parts.
 
     >>> from penstock.kernels.notice import compiling
     >>> with compiling("drive"):
@@ -27,7 +27,6 @@ def compiling(kernel: str) -> Iterator[None]:
     outer: _Notice | None = getattr(_local, "notice", None)
     if outer is not None:
         yield
-        outer.functions += 1
         return
     _local.notice = notice = _Notice(kernel)
     notice.start()
@@ -37,6 +36,13 @@ def compiling(kernel: str) -> Iterator[None]:
         _local.notice = None
         notice.done.set()
         notice.join()
+
+
+def count() -> None:
+    """One more part is being compiled."""
+    notice: _Notice | None = getattr(_local, "notice", None)
+    if notice is not None:
+        notice.functions += 1
 
 
 class _Notice(threading.Thread):

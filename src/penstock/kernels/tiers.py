@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 from numba.core import sigutils
-from numba.core.registry import CPUDispatcher
 
 from penstock.kernels.background import request
-from penstock.kernels.code_cache import CodeCache
 from penstock.kernels.interpreter import interpret
 from penstock.kernels.notice import compiling
+from penstock.kernels.parts import Implementations, Whole
 
 PATIENCE = 1.0  # seconds of interpreting until another process is asked to compile a kernel
 MOST = 15.0  # seconds of interpreting until a kernel is compiled here all the same
@@ -132,18 +131,25 @@ class Pace:
         self._size = max(1, int(min(max(wanted, self._size / 8), self._size * 8)))
 
 
-class Kernel(CPUDispatcher):
+class Kernel(Whole):
     """A function that Numba compiles when that pays, and that is interpreted until then.
 
     The work of a driver follows the items that it is given, not the size of the tables that it works on.
     """
 
-    def __init__(self, function: Callable[..., Any], cache: CodeCache, *, driver: bool = False) -> None:
-        options = {"nopython": True, "error_model": "numpy", "boundscheck": None}
-        super().__init__(function, targetoptions=options)
-        self._cache = cache
+    def __init__(
+        self, function: Callable[..., Any], implementations: Implementations, *, driver: bool = False
+    ) -> None:
+        super().__init__(function, implementations)
         self._driver = driver
         self._spent: dict[Any, float] = {}  # seconds of interpreting, per signature
+
+    def _reduce_states(self) -> dict[str, Any]:
+        return super()._reduce_states() | {"driver": self._driver}
+
+    @classmethod
+    def _rebuild(cls, function: Any, implementations: Implementations, driver: bool = False) -> Kernel:
+        return cls(function, implementations, driver=driver)
 
     def _compile_for_args(self, *arguments: Any, **named: Any) -> Any:
         """What to call for arguments for which no code is in this process yet; Numba asks this."""

@@ -1,0 +1,129 @@
+"""Kernels as parts of kernels, and hooks whose implementations do not look at the policy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from pyspark import cloudpickle
+
+from penstock.kernels.hooks import score
+from penstock.kernels.jit import borrow, hook, jit
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+class One(NamedTuple):
+    values: np.ndarray
+
+
+class Two(NamedTuple):
+    values: np.ndarray
+
+
+class Three(NamedTuple):
+    values: np.ndarray
+
+
+@hook
+def told(policy: Any, number: int) -> int:
+    """The default: nothing."""
+    return 0
+
+
+@told.on(One)
+def _told_one(policy: Any, number: int) -> int:
+    return number + 1
+
+
+@told.on(Two)
+def _told_two(policy: Any, number: int) -> int:
+    return number + len(policy.values)
+
+
+@jit
+def _halved(number: int) -> int:
+    if number < 0:
+        raise ValueError("negative")
+    return number // 2
+
+
+@jit
+def _threefold(number: int) -> int:
+    return 3 * number
+
+
+@jit
+def _sixfold(number: int) -> int:
+    return 2 * _threefold(number)
+
+
+@jit
+def both(first: Any, second: Any, number: int) -> Any:
+    first, second = borrow(first), borrow(second)
+    return told(first, number), told(second, number), _halved(number)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(One, Two, (9, 13, 4)), (One, Three, (9, 0, 4)), (Three, One, (0, 9, 4)), (Two, Two, (13, 13, 4))],
+)
+def test_each_state_has_its_own_implementation(first: type, second: type, expected: tuple[int, ...]) -> None:
+    """Those that do not read the policy have one signature, and are told apart nevertheless."""
+    values = np.zeros(5)
+    assert both(first(values), second(values), 8) == expected
+    assert both.py_func(first(values), second(values), 8) == expected
+
+
+def test_a_part_is_no_machine_code_until_python_calls_it() -> None:
+    assert _sixfold(4) == 24
+    assert _threefold.part.overloads
+    assert not _threefold.overloads
+    assert _threefold(4) == 12
+    assert _threefold.overloads
+
+
+def test_an_error_in_a_part_reaches_python() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        both(One(np.zeros(1)), One(np.zeros(1)), -1)
+
+
+def test_what_hooks_do_is_interpreted_alike() -> None:
+    assert [told(kind(np.zeros(3)), 4) for kind in (One, Two, Three)] == [5, 7, 0]
+
+
+def test_kernels_and_hooks_can_be_pickled() -> None:
+    """As part of what a Spark program sends to its workers."""
+    assert cloudpickle.loads(cloudpickle.dumps(score)) is score
+    assert cloudpickle.loads(cloudpickle.dumps(_sixfold))(5) == 30
+
+
+POLICY = """
+import sys
+import penstock as ps
+from penstock.kernels import hooks, layout
+from penstock.kernels.drive import drive
+
+ps.WindowJoin(within=9, budget=ps.Tuples(4), policy=sys.argv[1]).start().warm()
+parts = [layout.find_key.part, layout.link.part, hooks.open_key.kernels.get(hooks.open_key.default)]
+parts[2] = parts[2] and parts[2].part
+misses = [sum(part.stats.cache_misses.values()) for part in parts if part]
+print(sum(drive.stats.cache_misses.values()), sum(misses))
+"""
+
+
+def test_another_policy_in_another_process_translates_its_own_parts_only(tmp_path: Path) -> None:
+    given = os.environ | {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(tmp_path)}
+
+    def run(policy: str) -> str:
+        command = [sys.executable, "-c", POLICY, policy]
+        return subprocess.run(command, env=given, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert run("fifo") == "1 3"
+    assert run("rand") == "1 0"
+    assert run("fifo") == "0 0"
