@@ -18,6 +18,11 @@ from penstock.kernels.jit import borrow, hook, jit
 SOURCE = Path(__file__).parents[2] / "src"
 
 
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TIER", "compiled")
+
+
 class One(NamedTuple):
     values: np.ndarray
 

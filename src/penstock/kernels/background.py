@@ -49,8 +49,10 @@ def _alive() -> bool:
 
 
 def _start() -> subprocess.Popen[bytes]:
+    """The process; a new one if the last has ended."""
     global _process
-    if _process is None or _process.poll() is not None:
+    if not _alive():
+        _end()
         from penstock.kernels.code_cache import folder
 
         _process = subprocess.Popen(
@@ -68,13 +70,18 @@ def _end() -> None:
     global _process
     if _process is not None:
         _process.kill()
-        _process.communicate()
+        with contextlib.suppress(OSError):
+            _process.communicate()
         _process = None
 
 
 def _forget() -> None:
     """A fork has no such process of its own."""
     global _process
+    if _process is not None:
+        assert _process.stdin is not None
+        _process.stdin.close()  # this copy of it, so that the process ends with the one that asked
+        _process.returncode = 0  # not to be waited for by this one
     _process = None
     _asked.clear()
 
@@ -104,8 +111,8 @@ def serve() -> None:
             if not there.wait_for(lambda: frames, timeout=IDLE):
                 os._exit(0)  # a compiler takes much memory
             module, name, signature = pickle.loads(frames.pop(0))
-        kernel = getattr(importlib.import_module(module), name)
-        with _turn():
+        with _turn(), contextlib.suppress(Exception):  # whoever asked meets the error, compiling it there
+            kernel = getattr(importlib.import_module(module), name)
             if not kernel.cached(signature):
                 kernel.compile(signature)
 
