@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke check bench soak docs reproduce format clean setup setup-python
+.PHONY: help demo test test-fast smoke check bench soak docs reproduce format clean setup setup-python
 
 BIN := .venv/bin
 WITH_JAVA := source .venv/java.env;
@@ -17,13 +17,15 @@ help:  ## This list
 demo: setup  ## A Spark query that holds its memory under bursts, and Spark's own join beside it
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
-test: setup  ## The test suite, then its small part once more without the JIT
+test: setup  ## The test suite, then its small part once more with every kernel interpreted
 # In order of collection, the long files of Spark are followed by many short ones, which balances the workers.
 # A worker that crashes ends the run: the rest of its file would be waited for.
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
-# Hashes wrap around by design; without the JIT, NumPy's scalars warn of it.
-	@$(WITH_JAVA) NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 -m "nojit and not soak" \
-		-W "ignore:overflow encountered:RuntimeWarning" tests
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
+		--durations=50 $(ARGS)
+	@$(WITH_JAVA) PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests
+
+test-fast: setup  ## The tests in process, and one of Spark per operator
+	@$(WITH_JAVA) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow" $(ARGS)
 
 smoke: setup  ## Every operator once, from a wheel in a fresh environment outside the repository
 	@tools/smoke.sh

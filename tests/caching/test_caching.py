@@ -26,7 +26,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 traces = st.lists(st.integers(0, 9), max_size=120)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @every_policy
 @settings(max_examples=60)
 @given(requests=traces, capacity=st.integers(1, 12))
@@ -37,7 +37,7 @@ def test_same_hits_as_the_plain_cache(policy: str, requests: list[int], capacity
     assert run.misses == min(capacity, len(set(requests))) + run.evicted + run.refused
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @settings(max_examples=80)
 @given(requests=traces, capacity=st.integers(1, 12))
 def test_same_hits_as_the_plain_credits_and_hands(requests: list[int], capacity: int) -> None:
@@ -54,7 +54,7 @@ def test_same_hits_as_the_plain_credits_and_hands(requests: list[int], capacity:
         assert caching.replay(keys, policy, capacity).hit.tolist() == hits, policy
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @settings(max_examples=60)
 @given(requests=traces, capacity=st.integers(1, 9), seed=st.integers(0, 99))
 def test_costs_decide_who_goes(requests: list[int], capacity: int, seed: int) -> None:

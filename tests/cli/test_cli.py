@@ -38,7 +38,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 OPTIONS = ("--on", "key=id", "--time", "ts=at", "--policies", "fifo,lru", "--budgets", "6,50%")
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_plan_of_a_csv_and_a_parquet_file(files, tmp_path: Path) -> None:
     out, png = tmp_path / "plan.json", tmp_path / "curve.png"
     result = run("plan", *files, *OPTIONS, "--within", 120, "--target", 0.3, "--json", out, "--plot", png)
@@ -63,14 +63,14 @@ def test_candidates_with_options(files) -> None:
     assert {row["policy"] for row in json.loads(result.stdout)} == set(wanted)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_json_to_stdout_stands_alone(files) -> None:
     result = run("plan", *files, *OPTIONS, "--within", "120", "--json", "-", "--no-plot")
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.stdout)) == 4
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_plan_says_its_unit_and_doubts_it(tmp_path: Path) -> None:
     seconds = pd.DataFrame({"key": [1, 2, 3] * 20, "ts": 1_700_000_000 + pd.RangeIndex(60)})
     file = tmp_path / "seconds.csv"
@@ -90,7 +90,7 @@ def test_plan_says_its_unit_and_doubts_it(tmp_path: Path) -> None:
     assert json.loads(right.stdout)[0]["unit"] == "s"
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_iso_timestamps_in_csv(tmp_path: Path) -> None:
     for name, frame in (("left.csv", LEFT), ("right.csv", RIGHT)):
         stamps = pd.to_datetime(frame.ts, unit="s").dt.strftime("%Y-%m-%dT%H:%M:%S")
@@ -115,7 +115,7 @@ def test_iso_timestamps_in_csv(tmp_path: Path) -> None:
         assert json.loads(result.stdout)[0]["results"] == expected.rows[0].results
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -147,7 +147,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, changes, message)
     assert message in result.stderr
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_unreadable_times_and_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("key,ts\n1,noon\n")
     (tmp_path / "b.csv").write_text("")
@@ -156,7 +156,7 @@ def test_unreadable_times_and_files(tmp_path: Path) -> None:
     assert "cannot be read" in run("plan", tmp_path / "a.csv", tmp_path / "b.csv", *common).stderr
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
 def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
     common = (tmp_path / name, "--on", "key", "--time", "ts", "--within", "1 s", "--no-plot")
@@ -170,7 +170,7 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, name: str) -> N
     assert "is a folder" in run("plan", tmp_path / name, *common).stderr
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_policies_lists_the_registry(tmp_path: Path) -> None:
     result = run("policies", "--json", tmp_path / "policies.json")
     assert result.exit_code == 0
@@ -186,7 +186,7 @@ def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
         yield from commands(each, *path, name)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("command", list(commands(typer.main.get_command(app))), ids=" ".join)
 def test_help_shows_an_example_that_is_understood(command) -> None:
     result = run(*command, "--help")
@@ -199,7 +199,7 @@ def test_help_shows_an_example_that_is_understood(command) -> None:
     parsed.make_context(parsed.name, rest)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_every_command_and_exit_code_is_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
     for path in commands(typer.main.get_command(app)):
@@ -208,7 +208,7 @@ def test_every_command_and_exit_code_is_in_the_documentation() -> None:
         assert f"| {code} |" in page
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_version() -> None:
     assert run("--version").stdout == f"penstock {ps.__version__}\n"
 
@@ -225,7 +225,7 @@ def test_as_a_process(files, tmp_path: Path) -> None:
     assert failed.stderr.startswith("error: 'moon' is not a unit of time")
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_the_command_line_starts_without_numba() -> None:
     code = "import sys, penstock.cli; sys.exit(bool({'numba', 'pandas', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -27,7 +27,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return query, events
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_matches_are_printed_and_written(files, tmp_path: Path) -> None:
     common = (*files, "--type", "kind", "--time", "at")
     printed = run("match", *common)
@@ -38,7 +38,7 @@ def test_matches_are_printed_and_written(files, tmp_path: Path) -> None:
         assert read(tmp_path / name).to_dict("list") == {"w": [0], "u": [2]}
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_json_has_the_rows_and_the_counts(files) -> None:
     result = run("match", *files, "--type", "kind", "--time", "at", "--json", "-")
     found = json.loads(result.stdout)
@@ -46,7 +46,7 @@ def test_json_has_the_rows_and_the_counts(files) -> None:
     assert "1 matches in 4 events" in result.stderr
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_limit_says_that_there_are_more(files) -> None:
     files[0].write_text("PATTERN SEQ(Wash w, Use u) WITHIN 3 hours")
     common = (*files, "--type", "kind", "--time", "at", "--json", "-", "--limit")
@@ -57,14 +57,14 @@ def test_a_limit_says_that_there_are_more(files) -> None:
     assert run("match", *common, 3, "--budget", "1 MiB").exit_code == 2  # there is no such option
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_explain_needs_no_events_to_be_read(files, tmp_path: Path) -> None:
     result = run("match", files[0], tmp_path / "absent.csv", "--explain")
     assert result.exit_code == 0
     assert "none of (after w, before u) Dry as Dry" in result.stdout
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_errors_are_one_line(files, tmp_path: Path) -> None:
     bad = tmp_path / "bad.neel"
     bad.write_text("PATTERN SEQ(A+) WITHIN 5")

@@ -47,7 +47,7 @@ def resident(state: ps.JoinState) -> int:
     return table_bytes(state.store) + table_bytes(state.policy) + int(state.store.pools[:, P_USED].sum())
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @every_policy
 def test_tables_and_payload_share_the_budget(spec: str) -> None:
     for budget in (64 * KIB, 100 * KIB, 10**6, 10**7):
@@ -55,7 +55,7 @@ def test_tables_and_payload_share_the_budget(spec: str) -> None:
             started(ps.WindowJoin(within=10**9, budget=ps.Bytes(budget), policy=spec), row_bytes=average)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @every_policy
 def test_rows_of_one_size_do_not_outgrow_the_tables(spec: str) -> None:
     # 200 rows of 8 + 8 bytes and more than fit: the interpreter notices an index behind the end of a table.
@@ -333,7 +333,7 @@ def test_sketch_and_exact_counts_agree_while_there_is_room() -> None:
     assert first.log.tolist() == second.log.tolist()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_rows_smaller_than_promised_do_not_outgrow_the_tables() -> None:
     # The tables were made for rows of 900 bytes and more; those of 10 bytes must find the tables full, or be
     # refused with an error. The interpreter notices an index behind the end of a table.

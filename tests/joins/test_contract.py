@@ -190,7 +190,7 @@ def test_a_snapshot_is_not_touched_by_what_comes_after(spec: str) -> None:
     assert trajectory(ps.JoinState.restore(data), rest, []) == first
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @every_step
 @every_policy
 def test_snapshots_and_batches_small(spec: str, step: str) -> None:
@@ -237,7 +237,7 @@ def test_tuples_never_exceed_the_budget(spec: str, step: str, allocation: str) -
     assert totals["refused"] <= totals["evicted"]
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @every_step
 @every_policy
 def test_tuples_never_exceed_the_budget_small(spec: str, step: str) -> None:

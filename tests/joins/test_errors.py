@@ -16,7 +16,7 @@ from tests.joins.refusals import GOOD, TABLE, refuse, refuse_run
 # Policies.
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("given", "meant"), [("gjd", "gdj"), ("fif", "fifo"), ("clok", "clock"), ("clock-ex", "clock-exp")]
 )
@@ -106,7 +106,7 @@ def test_registering_what_is_no_policy() -> None:
 # Budgets.
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_budget_below_one_tuple_per_stream() -> None:
     refuse(BudgetError, "one tuple per stream", "Tuples(n=1)", budget=ps.Tuples(1))
     refuse_run(BudgetError, "one tuple per stream", "Fraction(share=1e-06)", budget=ps.Fraction(1e-6))
@@ -162,7 +162,7 @@ def test_a_fraction_needs_the_whole_input() -> None:
 # Windows.
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     "given", [-1, -0.5, float("nan"), float("inf"), "-1 s", (-1, 5), (5, float("nan")), ("1 s", "-1 s")]
 )

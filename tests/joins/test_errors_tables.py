@@ -16,7 +16,7 @@ from tests.joins.refusals import GOOD, TABLE, refuse_run
 # Streams.
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_missing_columns() -> None:
     refuse_run(ColumnError, "left stream", "'kex'", "did you mean 'key'?", on="kex")
     refuse_run(ColumnError, "right stream", "'key'", "Allowed: id, ts", right={"id": [1], "ts": [1]})
@@ -122,7 +122,7 @@ def test_keys_that_cannot_be_hashed(keys: list[Any]) -> None:
     )
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     "times",
     [

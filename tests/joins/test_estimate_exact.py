@@ -37,7 +37,7 @@ def feed(state: StreamState, batch: list[Row]) -> None:
     state.process(stream, key, time, np.arange(len(ordered)))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(
     batches=near,
     within=WITHIN,

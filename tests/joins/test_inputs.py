@@ -49,7 +49,7 @@ def pairs(
 # Tables.
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("right", KINDS)
 @pytest.mark.parametrize("left", KINDS)
 def test_kinds_of_table(left: str, right: str) -> None:
@@ -373,7 +373,7 @@ def test_durations_as_people_write_them() -> None:
 # Little or nothing.
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", [*online(), "opt"])
 def test_empty_streams(kind: str, policy: str) -> None:
@@ -400,7 +400,7 @@ def test_empty_lists_and_columns_of_nulls() -> None:
     assert pairs({"key": ["x"], "ts": [1]}, {"key": [], "ts": []}) == []
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", [*online(), "opt"])
 def test_a_single_row(policy: str) -> None:
     one = {"key": ["a"], "ts": [7]}

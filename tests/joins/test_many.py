@@ -132,21 +132,21 @@ def random_streams(seed: int, streams: int, rows: int, keys: int) -> dict[str, d
     }
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", COMPARED)
 @given(case=cases())
 def test_same_results_and_same_fate_of_every_tuple(policy: str, case: Case) -> None:
     assert_agrees(case.run(policy), case.simulate(policy))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases(), initial=st.sampled_from([0.0, 0.5, 0.99, 1.0]), method=st.sampled_from([1, 3]))
 def test_gdj_with_options(case: Case, initial: float, method: int) -> None:
     run = case.run(ps.policies.GreedyDualJoin(initial=initial, method=method))
     assert_agrees(run, case.simulate("gdj", options={"initial": initial}))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("seed", range(3))
 def test_gdj_follows_credits_that_rise_far_while_tuples_come_and_go(seed: int) -> None:
     """The histogram of credits is laid out anew many times, from the tuples that are there at the time."""
@@ -157,7 +157,7 @@ def test_gdj_follows_credits_that_rise_far_while_tuples_come_and_go(seed: int) -
     assert_agrees(case.run("gdj"), case.simulate("gdj"))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("allocation", ["equal", "unified"])
 def test_two_streams_are_a_window_join(policy: str, allocation: str) -> None:
@@ -184,7 +184,7 @@ def test_two_streams_are_a_window_join(policy: str, allocation: str) -> None:
         assert getattr(many.stats, figure) == getattr(two.stats, figure), figure
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases(), policy=st.sampled_from(["fifo", "gdj"]))
 def test_exact_counts_are_those_of_unlimited_memory(case: Case, policy: str) -> None:
     whole = case.simulate("fifo", budget=1_000, allocation="unified")
@@ -196,7 +196,7 @@ def test_exact_counts_are_those_of_unlimited_memory(case: Case, policy: str) -> 
     assert (enough.results, enough.evicted, enough.recall) == (stats.exact, 0, 1.0)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", POLICIES)
 @given(case=cases(most=3), cut=st.integers(0, 30))
 @settings(max_examples=25)
@@ -226,7 +226,7 @@ def test_a_restored_state_goes_on_and_invariants_hold(policy: str, case: Case, c
     assert state.totals() == whole.totals()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_landmark_windows_join_tuples_of_one_period() -> None:
     rows = {"k": [1, 1], "ts": [8, 12]}
     settings = {"on": "k", "time": "ts", "within": ps.Landmark(10), "budget": ps.Tuples(9)}
@@ -265,7 +265,7 @@ def test_inputs_of_every_kind_give_the_same() -> None:
     assert run.results == expected
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_keys_of_several_columns() -> None:
     a = {"x": [1, 1, None], "y": [1, 2, 1], "ts": [0, 1, 2]}
     b = {"x": [1, 1], "y": [2, 2], "ts": [3, 4]}
@@ -285,7 +285,7 @@ def test_times_may_be_floats() -> None:
     assert (whole.results, whole.exact, whole.evicted) == (halves.results, halves.exact, halves.evicted)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_fraction_is_of_what_the_exact_answer_needs() -> None:
     data = random_streams(5, 3, 200, 6)
     span = max(c["ts"][-1] for c in data.values()) - min(c["ts"][0] for c in data.values())
@@ -294,7 +294,7 @@ def test_a_fraction_is_of_what_the_exact_answer_needs() -> None:
     assert run.stats.peak_tuples <= run.stats.limits[0]
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(total=st.integers(5, 200), weights=st.lists(st.floats(0, 1e6), min_size=2, max_size=5))
 def test_shares_are_whole_and_near_their_quota(total: int, weights: list[float]) -> None:
     shares = apportion(total, np.array(weights))
@@ -305,7 +305,7 @@ def test_shares_are_whole_and_near_their_quota(total: int, weights: list[float])
         assert (np.abs(shares - quotas) < 1.000001).all()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_allocations() -> None:
     data = random_streams(6, 3, 120, 6)
     data["b"] = {name: column[:30] for name, column in data["b"].items()}
@@ -318,7 +318,7 @@ def test_allocations() -> None:
         assert_accounts(stats)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases(allocations=("credit",)))
 def test_credit_keeps_the_budget(case: Case) -> None:
     run = case.run("gdj")
@@ -328,7 +328,7 @@ def test_credit_keeps_the_budget(case: Case) -> None:
     assert_accounts(run.stats)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases(most=3, allocations=("credit",)), cut=st.integers(0, 30))
 @settings(max_examples=25)
 def test_credit_does_not_depend_on_batches(case: Case, cut: int) -> None:
@@ -397,14 +397,14 @@ class Latest(ps.policies.PythonPolicy):
         return item.data
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases())
 @settings(max_examples=20)
 def test_a_policy_in_plain_python(case: Case) -> None:
     assert_agrees(case.run(Latest()), case.simulate("lfu"))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_selective_policy_in_plain_python_sees_the_newcomer() -> None:
     class Keys(Latest):
         name = "keys"
@@ -421,7 +421,7 @@ def test_a_selective_policy_in_plain_python_sees_the_newcomer() -> None:
     assert fate(run, "evicted") == [(0, 3)]
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_empty_streams() -> None:
     none: dict[str, list[int]] = {"k": [], "ts": []}
     settings = {"on": "k", "time": "ts", "within": 9, "budget": ps.Tuples(3), "policy": "fifo"}
@@ -429,7 +429,7 @@ def test_empty_streams() -> None:
     assert (run.stats.arrivals, run.stats.recall) == (0, 1.0)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_too_many_results_to_count_are_refused() -> None:
     streams = {name: {"k": np.zeros(2_200, int), "ts": np.zeros(2_200, int)} for name in "abcdefg"}
     settings = {"on": "k", "time": "ts", "within": 9, "budget": ps.Tuples(7), "policy": "fifo"}
@@ -447,7 +447,7 @@ GOOD: dict[str, Any] = {
 PAIR = (("a", "k"), ("b", "k"))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -487,7 +487,7 @@ def test_what_is_refused(change: dict[str, Any], message: str) -> None:
         ps.join_many(given.pop("streams"), **given)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_state_refuses_keys_it_cannot_use() -> None:
     window, policy = window_of(5).resolve("ms"), ps.policies.get("fifo")
     state = ps.ManyState(ManyConfig(2, ((0, 1), (1, 0)), window, policy, (4,)))
@@ -499,7 +499,7 @@ def test_a_state_refuses_keys_it_cannot_use() -> None:
         state.process([0], [[1 << 62, 0]], [0], [0])
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_snapshot_of_another_operator_is_refused() -> None:
     state = ps.WindowJoin(within=5, budget=ps.Tuples(4), policy="fifo").start()
     with pytest.raises(ps.PenstockError, match="another operator"):

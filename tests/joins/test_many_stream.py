@@ -93,7 +93,7 @@ def cases(draw: st.DrawFn, ordered: bool = False) -> Case:
     )
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", POLICIES)
 @given(case=cases())
 def test_agrees_with_the_oracle(policy: str, case: Case) -> None:
@@ -134,7 +134,7 @@ def test_agrees_with_the_oracle(policy: str, case: Case) -> None:
     assert state.totals()["peak_tuples"] == expected.peak
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", [p.name for p in ps.policies.registered() if p.many])
 @given(case=cases(ordered=True))
 @settings(max_examples=25)
@@ -156,7 +156,7 @@ def test_streams_in_order_are_joined_as_by_many_state(policy: str, case: Case) -
     state.check()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases(), policy=st.sampled_from(["lru", "gdj"]))
 @settings(max_examples=30)
 def test_batches_do_not_matter_and_room_for_results_grows(case: Case, policy: str) -> None:
@@ -172,7 +172,7 @@ def test_batches_do_not_matter_and_room_for_results_grows(case: Case, policy: st
     assert piecewise.totals() == whole.totals()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases(), policies=st.sampled_from([("gdj", "gdj"), ("lru", "gdj")]), budget=st.integers(4, 30))
 @settings(max_examples=30)
 def test_another_budget_takes_over(case: Case, policies: tuple[str, str], budget: int) -> None:
@@ -238,7 +238,7 @@ def test_a_policy_in_plain_python() -> None:
     plain.check()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(case=cases())
 @settings(max_examples=20)
 def test_credit_keeps_the_budget(case: Case) -> None:
@@ -249,7 +249,7 @@ def test_credit_keeps_the_budget(case: Case) -> None:
     assert state.totals()["peak_tuples"] <= case.budget
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -270,7 +270,7 @@ def test_what_is_refused(change: dict[str, Any], message: str) -> None:
         start_many(3, [(0, 1, 2)], **fine | change)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_what_a_state_refuses() -> None:
     state = start_many(2, [(0, 1)], within=10, budget=ps.Tuples(9), policy="fifo")
     with pytest.raises(PenstockError, match="finite"):

@@ -34,7 +34,7 @@ def need(left: Any, right: Any, horizons: tuple[float, float], share: float = 1.
     return math.floor(share * total / int(span))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("within", "horizons"),
     [(300, (300, 300)), ((0, 300), (300, 0)), ((40, 300), (300, 40)), (ps.Landmark(250), (250, 250))],
@@ -51,7 +51,7 @@ def test_each_stream_needs_its_arrivals_times_its_own_horizon(within: Any, horiz
     assert best.results == known.results
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_by_default_both_streams_share_one_pool_that_holds_what_a_one_sided_window_needs() -> None:
     left, right = stream(1, 900, 3_000), stream(2, 100, 3_000)
     plan = ps.plan(left, right, **ON, within=(0, 300), budgets=["100 %"], policies=["fifo", "age:k=300"])
@@ -111,7 +111,7 @@ def said(call: Any) -> list[warnings.WarningMessage]:
 JOIN = ps.WindowJoin(within="10 s", budget=ps.Tuples(8), policy="fifo")
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("times", "unit", "hint"),
     [
@@ -144,7 +144,7 @@ def test_times_that_look_like_another_unit_are_told_once(times: str, unit: str, 
         assert warning.filename == __file__
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_no_false_alarm(unit: str) -> None:
     right = epoch(unit)
@@ -165,7 +165,7 @@ def test_no_false_alarm(unit: str) -> None:
     assert not said(lambda: JOIN.run(empty, empty, **ON, unit=unit))
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_plan_says_when_the_sample_is_shorter_than_the_window() -> None:
     data = {"key": [1, 2, 3, 1], "ts": [0, 1, 2, 3]}
     with pytest.warns(ShortSampleWarning, match="24 tuples.*8 rows") as caught:
@@ -176,7 +176,7 @@ def test_a_plan_says_when_the_sample_is_shorter_than_the_window() -> None:
     assert plan.warnings == (str(warning.message),)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_plan_says_which_unit_it_assumed() -> None:
     data = epoch("s")
     plan = ps.plan(data, data, **ON, within="10 s", budgets=["8 tuples"], policies=["fifo"], unit="seconds")

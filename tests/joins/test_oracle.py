@@ -158,7 +158,7 @@ BY_HAND = Case(
 )
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @every_step
 @every_variant
 def test_by_hand(variant: Variant, step: str) -> None:
@@ -171,7 +171,7 @@ def test_by_hand(variant: Variant, step: str) -> None:
     assert_agrees(case, case.run(policy), variant, policy)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_fifo_by_hand() -> None:
     run = BY_HAND.run("fifo")
     # c displaces a (left 0); the right a4 finds nothing; c5 displaces b3; the left b6 displaces b1 and finds
@@ -182,7 +182,7 @@ def test_fifo_by_hand() -> None:
     assert run.events.column("step").to_pylist() == [2, 5, 6, 7, 8]
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_proportional_shares_are_not_rounded_down_by_the_way() -> None:
     # 5 left and 2 right arrivals share 7 tuples as 5 and 2, whatever the time between them: the shares are
     # those of whole numbers, not of rates whose quotient may fall a hair below 2.
@@ -206,7 +206,7 @@ TICK_OF_LRU = Case(
 )
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_lru_does_not_count_a_match_before_the_entry() -> None:
     run = TICK_OF_LRU.run("lru")
     assert events(run, "evicted") == [(0, 1)]
@@ -225,7 +225,7 @@ TICK_OF_LIFE = Case(
 )
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_life_knows_how_long_each_newcomer_of_a_tick_has() -> None:
     run = TICK_OF_LIFE.run("life")
     assert sorted(row for side, row in events(run, "evicted") if side == 0) == [1, 2]
@@ -298,7 +298,7 @@ def test_a_newcomer_may_be_older_than_a_use_in_its_tick() -> None:
     assert_agrees(case, case.run("lru"), lru, "lru")
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_tick_that_is_dropped_on_arrival_touches_nothing() -> None:
     """Not even what the arrivals of the tick before have pushed out of a window of rows."""
     left, right = {"key": [0] * 32, "ts": [0] * 31 + [1]}, {"key": [], "ts": []}
@@ -315,7 +315,7 @@ def test_a_tick_that_is_dropped_on_arrival_touches_nothing() -> None:
     assert alone > 0
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_time_begins_with_a_first_tick_that_is_dropped_whole() -> None:
     """HEEB sees 6 ticks in 19 units of time: of the 3 that a tuple of key 0 has left, no step remains."""
     heeb = next(variant for variant in VARIANTS if variant.name == "heeb")

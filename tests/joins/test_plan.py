@@ -15,7 +15,7 @@ from tests.joins.agreement import online
 
 LEFT, RIGHT = gdj_pair(keys=10, rate=0.1, duration=600, seed=3)
 ON = {"on": "key", "time": "ts", "within": 120}
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 
 
 def recall(policy: str, tuples: int) -> float:

@@ -31,7 +31,7 @@ def test_budget_and_accounts(step: str, data: st.DataObject) -> None:
     assert len(gone) == len(set(gone)), "a tuple left twice"
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_the_seed_decides() -> None:
     left = [(t, t % 5) for t in range(60)]
     right = [(t, (t * 7) % 5) for t in range(60)]

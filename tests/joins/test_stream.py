@@ -44,7 +44,7 @@ def feed(state: StreamState, rows: list[tuple[int, int, int]], first: int = 0) -
     return state.process(stream, key, time, numbers, collect=True, log=True)
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("allocation", ["equal", "unified"])
 @pytest.mark.parametrize("policy", POLICIES)
 @given(

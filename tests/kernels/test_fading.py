@@ -13,7 +13,7 @@ from penstock.kernels.cells import new_cells
 POWERS = {rho: np.cumprod(np.r_[1.0, np.full(fading.POWERS - 1, rho)]) for rho in (0.1, 0.5, 0.95, 0.9999)}
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @given(
     rho=st.sampled_from(sorted(POWERS)),
     size=st.integers(1, 30),
@@ -50,7 +50,7 @@ def test_a_log_is_the_same_as_one_match_after_the_other(
     assert logs.steps[log, fading.KNOWN] == steps[-1]
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_log_says_when_it_is_full() -> None:
     logs = fading.new_logs(16)
     first, second = fading.take_log(logs), fading.take_log(logs)

@@ -22,7 +22,7 @@ from penstock.kernels.places import (
     new_places,
 )
 
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 VALUES = [1.5, -2.0, 4.0, math.inf, math.nan, 1.5]
 LINES = [0, 1, 0, 1, 0, 1]
 ARRIVALS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5)), max_size=30)

@@ -8,7 +8,7 @@ import pytest
 from penstock.kernels.recency import LAST, forget, new_recency, oldest, touch
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_the_oldest_is_the_one_touched_longest_ago() -> None:
     random = np.random.default_rng(5)
     recency, expected = new_recency(6, 2), ([], [])

@@ -44,7 +44,7 @@ def test_a_history_is_a_sum_of_fading_arrivals(arrivals: list[tuple[int, int]], 
     assert histories.find_row(history, 99) == -1
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_a_full_history_forgets_who_came_least() -> None:
     history = histories.new_history(16, 4.0)
     fill(history, [(0, 5)] * 30 + [(1, key) for key in range(100, 400)] + [(0, 5)])
@@ -53,7 +53,7 @@ def test_a_full_history_forgets_who_came_least() -> None:
     assert len(used) == len({int(history.word[row, KEY]) for row in used}) <= 16 + WAYS
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_pinned_rows_stay() -> None:
     history = histories.new_history(16, 4.0)
     fill(history, [(0, key) for key in range(300)])

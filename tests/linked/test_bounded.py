@@ -27,7 +27,7 @@ FACTS = """SELECT * FROM STREAM w WHERE { ?a <http://e.org/p> ?x ?T ?E . ?b <htt
     FILTER (?a != <http://e.org/c>) } CONTEXT (!?E < ?U && !?F < ?T)"""
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "prob", "life", "gdj", "clock", "clock-exp"])
 def test_a_shared_cache_of_fixed_size_is_the_simulation(policy: str) -> None:
     random = Random(7)
@@ -49,7 +49,7 @@ def test_a_shared_cache_of_fixed_size_is_the_simulation(policy: str) -> None:
         assert run.stats.exact == sum(oracle.answers(query, triples).values())
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", [name for name in ps.policies.names() if ps.policies.get(name).queries])
 def test_every_policy_keeps_the_budget_and_the_accounts(policy: str) -> None:
     bursts = sensor_bursts(readings=4_000, seed=3)
@@ -129,7 +129,7 @@ def test_listing_2_is_an_overlap_of_validity() -> None:
     assert 0 < few.stats.recall < 1
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_shares_of_partial_results_add_up() -> None:
     random = Random(2)
     text = """SELECT * FROM STREAM w { ?a <http://e.org/p> ?x ?T ?E . ?b <http://e.org/q> ?x ?U ?F .
@@ -146,7 +146,7 @@ def test_shares_of_partial_results_add_up() -> None:
     assert "join 2" in query.explain()
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_the_log_of_an_arrival_that_evicts_many_is_complete() -> None:
     """It makes five partial solutions with the first pattern and 25 with the third."""
     text = """SELECT * FROM STREAM w { ?a p ?x ?T . ?b q ?x ?U . ?b r ?y ?V . ?b s ?z ?W }
@@ -159,7 +159,7 @@ def test_the_log_of_an_arrival_that_evicts_many_is_complete() -> None:
     assert state.state.totals()["evicted"] == 31
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 def test_an_open_fact_is_valid_until_it_is_closed() -> None:
     text = """SELECT ?u ?q FROM STREAM w { ?u watches ?c ?T ?E . ?c plays ?q ?S ?F }
         CONTEXT (!?E < ?S && !?F < ?T)"""

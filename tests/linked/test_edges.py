@@ -14,7 +14,7 @@ from penstock.errors import BudgetError, ColumnError, PenstockError, QueryError,
 from penstock.linked import parse_ntriples
 
 pytestmark = [
-    pytest.mark.nojit,
+    pytest.mark.interpreted,
     pytest.mark.filterwarnings("ignore::penstock.linked.query.UnboundedContextWarning"),
 ]
 

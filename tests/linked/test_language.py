@@ -14,7 +14,7 @@ from penstock.linked.nodes import Call, Const, Var
 from penstock.linked.parser import parse_query
 from penstock.linked.terms import RDF_TYPE, XSD, Term
 
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 
 LISTING_1 = """SELECT ?sensor1, ?sensor2 FROM STREAM windSpeed
 WHERE {

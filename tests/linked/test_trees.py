@@ -40,7 +40,7 @@ def events(random: Random, rows: int) -> pd.DataFrame:
     return table.assign(o=[random.choice(generated.IRIS) for _ in range(rows)])
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("policy", ["fifo", "lru", "lfu", "gdj", "clock"])
 def test_a_tree_in_fixed_memory_is_the_simulation(policy: str) -> None:
     random = Random(policy)

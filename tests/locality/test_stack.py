@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.errors import PenstockError
 from penstock.locality import stack_distance
 
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 
 
 def naive_distances(keys: Sequence[Hashable]) -> list[int]:

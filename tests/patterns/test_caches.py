@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 
 TEXTS = [
     "PATTERN SEQ(A, SEQ(B, C, D), E) WITHIN 60",

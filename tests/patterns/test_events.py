@@ -14,7 +14,7 @@ import penstock as ps
 from penstock.errors import ColumnError, EventLimitError, PatternError
 from penstock.patterns import STRATEGIES
 
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 

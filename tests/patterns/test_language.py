@@ -21,7 +21,7 @@ from penstock.errors import (
 )
 from penstock.patterns import And, Attr, Compare, E, Not, Or, PatternState, Seq
 
-pytestmark = pytest.mark.nojit
+pytestmark = pytest.mark.interpreted
 
 TEXTS = [
     "PATTERN A WITHIN 5",

@@ -127,7 +127,7 @@ def test_an_imitation_does_what_it_imitates(mine: str, step: str, data: st.DataO
     assert [getattr(first.stats, n) for n in names] == [getattr(second.stats, n) for n in names]
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("allocation", ["equal", "unified"])
 @pytest.mark.parametrize("step", ["arrival", "tick"])
 @pytest.mark.parametrize("mine", [policy.name for policy in MINE])

@@ -43,7 +43,7 @@ def same(name: str, memory: int, arrivals: Any, order: Any = ()) -> Oracle:
     return oracle
 
 
-@pytest.mark.nojit
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", ONE)
 @given(arrivals=ticks, memory=st.integers(4, 13))
 def test_one_queue_as_the_paper_says(name: str, arrivals: list[int], memory: int) -> None:

@@ -51,7 +51,7 @@ def _alive() -> bool:
 def _start() -> subprocess.Popen[bytes]:
     """The process; a new one if the last has ended."""
     global _process
-    if not _alive():
+    if _process is None or _process.poll() is not None:
         _end()
         from penstock.kernels.code_cache import folder
 
