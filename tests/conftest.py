@@ -36,3 +36,51 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "PAUSE", 2)
     monkeypatch.setattr(contest, "LOOK", 2)
     monkeypatch.setattr(contest, "BETWEEN", 2)
+
+
+# Of the tests of Spark, `make test-fast` takes one per operator; of the others it leaves out what takes long.
+QUICK_ON_SPARK = (
+    "test_join.py::test_equals_sparks_join",
+    "test_many.py::test_columns_of_other_names_and_types",
+    "test_match.py::test_streams_and_batches_equal_the_run_in_process",
+    "test_query.py::test_facts_of_two_streams_with_objects_of_two_types",
+    "test_lookup.py::test_batch",
+    "test_queue_source.py::test_a_stream_is_read_once",
+)
+LONG = (
+    "tests/cli/test_signs_of_life.py",
+    "tests/cli/test_warm.py",
+    "tests/experiments/",
+    "tests/joins/test_auto.py",
+    "tests/joins/test_bytes.py",
+    "tests/joins/test_contract.py",
+    "tests/joins/test_estimate.py",
+    "tests/kernels/test_code_cache.py",
+    "tests/kernels/test_kinetic.py",
+    "tests/kernels/test_tiers.py",
+    "tests/linked/test_auto.py",
+    "tests/linked/test_trees.py",
+    "tests/lookup/",
+    "tests/offline/",
+    "tests/patterns/test_limit.py",
+    "tests/policies/",
+    "tests/queues/test_kill",
+    "tests/queues/test_damage.py",
+    "tests/snapshots/",
+    "tests/test_docs.py",
+    "src/penstock/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test-fast` leaves out."""
+    seen: set[str] = set()
+    for item in items:
+        if "tests/spark/" in item.nodeid:
+            quick = next((name for name in QUICK_ON_SPARK if name in item.nodeid), None)
+            slow = quick is None or quick in seen
+            seen.add(quick or "")
+        else:
+            slow = item.nodeid.startswith(LONG)
+        if slow:
+            item.add_marker(pytest.mark.slow)

@@ -41,6 +41,11 @@ COMMANDS = {
 }
 
 
+def heeding_ctrl_c() -> None:
+    """For a process whose parents, as those of a job in the background, ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def started(folder: Path, cache: Path, command: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command with a cache of its own, whose outputs are pipes."""
@@ -48,6 +53,7 @@ def started(folder: Path, cache: Path, command: str) -> Iterator[subprocess.Pope
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", *command.split()],
         cwd=folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=heeding_ctrl_c,
     )  # fmt: skip
     try:
         yield process
@@ -86,8 +92,9 @@ print("done", flush=True)
 """
     given = os.environ | {"PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        [sys.executable, "-c", code], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=heeding_ctrl_c,
+    )  # fmt: skip
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"runs\n"
