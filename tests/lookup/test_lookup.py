@@ -359,3 +359,16 @@ def test_reference_counts_of_the_shop(policy: str, hits: int) -> None:
     )
     stats = lookup.run(requests, on="key").stats
     assert (stats.hits, stats.misses) == (hits, len(requests) - hits)
+
+
+@pytest.mark.parametrize("url", ["postgresql://bob:s3cret@host:notaport/shop"])
+def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(PenstockError, match="not the URL of a database") as told:
+        ps.LookupCache(f"{url}#items", key="id", budget=5)
+    assert "s3cret" not in f"{told.value!r} {told.value.__cause__!r}"
+
+
+@pytest.mark.parametrize("retry_on", [5, ("OSError",), (OSError, 5)])
+def test_errors_to_retry_on_are_classes(retry_on: Any) -> None:
+    with pytest.raises(PenstockError, match="retry_on takes classes of exceptions"):
+        ps.LookupCache(lambda keys: {}, key="id", budget=5, retry_on=retry_on)

@@ -146,7 +146,7 @@ class LookupCache:
         retry = Retry(float(timeout), float(backoff))
         self.source: Source
         if callable(table) and not hasattr(table, "connect"):
-            self.source = Function(table, self.key, shape, query_keys, retry, tuple(retry_on))
+            self.source = Function(table, self.key, shape, query_keys, retry, _errors_of(retry_on))
         else:
             from penstock.lookup.database import database_of
 
@@ -253,3 +253,13 @@ def _schema(given: Any, key: tuple[str, ...]) -> pa.Schema:
             f"schema={given!r:.80} is not one; give a pyarrow.schema, or a dict of names and Arrow types."
         ) from error
     return pa.schema([field for field in found if field.name not in key])
+
+
+def _errors_of(given: Any) -> tuple[type[BaseException], ...]:
+    """The classes of errors after which a function is tried again: one, or several."""
+    kinds = given if isinstance(given, tuple | list) else (given,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise PenstockError(
+            f"retry_on takes classes of exceptions, such as (OSError, TimeoutError); {given!r} was given."
+        )
+    return tuple(kinds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -332,11 +333,12 @@ def _url(given: Any) -> Any:
     sqlalchemy = _sqlalchemy()
     try:
         url = sqlalchemy.make_url(given)
-    except sqlalchemy.exc.ArgumentError as error:
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        shown = re.sub(r"//.*@", "//***@", str(given))  # nobody's password in a log
         raise PenstockError(
-            f"{given!r:.60} is not the URL of a database, such as sqlite:///file.db or "
-            "postgresql://user@host/name."
-        ) from error
+            f"{shown!r:.60} is not the URL of a database, such as sqlite:///file.db or "
+            "postgresql://user@host/name; the port is a number."
+        ) from None
     # psycopg 3 is the driver that Penstock installs; without a driver SQLAlchemy may look for another.
     return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
