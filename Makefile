@@ -20,8 +20,9 @@ demo: setup  ## A Spark query that holds its memory under bursts, and Spark's ow
 test: setup  ## The test suite, then its small part once more with every kernel interpreted
 # In order of collection, the long files of Spark are followed by many short ones, which balances the workers.
 # A worker that crashes ends the run: the rest of its file would be waited for.
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
-		--durations=50 $(ARGS)
+# All kernels are compiled at first, and interpreted in the second pass; users have both in turn (test_tiers.py).
+	@$(WITH_JAVA) PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+		--max-worker-restart 0 --durations=50 $(ARGS)
 	@$(WITH_JAVA) PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests
 
 test-fast: setup  ## The tests in process, and one of Spark per operator

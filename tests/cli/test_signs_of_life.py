@@ -49,7 +49,7 @@ def heeding_ctrl_c() -> None:
 @contextmanager
 def started(folder: Path, cache: Path, command: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command with a cache of its own, whose outputs are pipes."""
-    given = os.environ | {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(cache)}
+    given = os.environ | {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(cache), "PENSTOCK_TIER": ""}
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", *command.split()],
         cwd=folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
