@@ -233,6 +233,12 @@ def _kernels_in(tree: ast.Module) -> list[ast.FunctionDef]:
     ]
 
 
+def test_a_tier_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TIER", "compild")
+    with pytest.raises(ValueError, match="'compild'; allowed: compiled, interpreted"):
+        outcomes(np.float32(1))
+
+
 def test_expectations_nest() -> None:
     from penstock.kernels.tiers import _work
 

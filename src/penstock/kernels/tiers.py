@@ -187,6 +187,8 @@ class Kernel(Whole):
     def _had_better_wait(self, signature: Any, items: int, seconds: float) -> bool:
         """Whether a call is interpreted, because its code is not there and would take longer to come."""
         if tier := _only.get() or os.environ.get("PENSTOCK_TIER"):
+            if tier not in ("compiled", "interpreted"):
+                raise ValueError(f"PENSTOCK_TIER is {tier!r}; allowed: compiled, interpreted, or nothing.")
             return tier == "interpreted"
         if items > FEW or seconds > WORTH or self._cache.has(signature, self.targetctx):
             return False
