@@ -247,6 +247,8 @@ def test_expectations_nest() -> None:
         assert inner is not None
         with expecting(5):
             assert _work.get() is inner
+        with expecting(5, apart=True):
+            assert _work.get().items == 5  # type: ignore[union-attr]
         with expecting(50):
             assert _work.get().items == 50  # type: ignore[union-attr]
     assert _work.get() is None

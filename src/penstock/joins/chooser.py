@@ -45,7 +45,7 @@ class Chooser(Follower[Policy]):
         return [kind(small_config(self.config, policy, self.halvings, most)) for policy in self.policies]
 
     def warm(self, store: Store) -> None:
-        """Load or compile all that may be needed later, on nothing."""
+        """Load all that may be needed later, on nothing; what a change of policy needs is compiled then."""
         nothing = settlers_of(self.config.build(policy=self.policy)[0])
         for policy, state in zip(self.policies, self.small, strict=False):
             state.warm()

@@ -61,7 +61,7 @@ def settle(
     store.meta[OF_THE_STORE] = kept
     store.clock[:], store.random[:] = before.clock, before.random
     n, newest = len(settlers.key), int(before.meta[ARRIVALS]) - 1
-    with expecting(n):
+    with expecting(n, apart=True):
         matches = last_matches(scholar.history, settlers, newest)
     # One match per key and stream: that of its oldest tuple, for which the last one is the same as for all.
     first = np.unique(np.stack([settlers.key, settlers.stream]), axis=1, return_index=True)[1]
@@ -70,7 +70,7 @@ def settle(
     number = np.concatenate([2 * settlers.arrival, 2 * matches[first, 0] + 1])
     events = events[np.argsort(number, kind="stable")]
     way = SAME if config.lateness is None else APART
-    with expecting(n):
+    with expecting(n, apart=True):
         resettle(state, store, settlers, events, matches, config.step == "tick", way)
     store.pools[:, P_PEAK_USED] = before.pools[:, P_PEAK_USED]
     return store, state

@@ -68,9 +68,10 @@ def only(tier: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def expecting(items: int) -> Iterator[None]:
+def expecting(items: int, *, apart: bool = False) -> Iterator[None]:
     """Within this block drivers will be given about so many items in all.
 
+    It counts as a part of a larger block around it, unless it is `apart`, as what runs once in a while.
     Other kernels, and drivers without such a block, take the length of their longest array for their work.
 
     >>> from penstock.kernels.tiers import expecting
@@ -78,7 +79,8 @@ def expecting(items: int) -> Iterator[None]:
     ...     pass  # drivers that are called here are compiled at once
     """
     outer = _work.get()
-    token = _work.set(outer if outer is not None and outer.items >= items else _Work(items))
+    inner = apart or outer is None or outer.items < items
+    token = _work.set(_Work(items) if inner else outer)
     try:
         yield
     finally:

@@ -48,7 +48,7 @@ def settled(before: Caches, policy: Policy, columns: Columns) -> Caches:
     # A use comes before what the same arrival has let in.
     number = np.concatenate([2 * settlers.arrival + 1, 2 * settlers.uses[used, LAST_USE].astype(np.int64)])
     events = np.concatenate([np.arange(n), n + used])[np.argsort(number, kind="stable")]
-    with expecting(n):
+    with expecting(n, apart=True):
         settle_linked(
             after.policy, store, after.index, after.expiry, after.plan.scheme, columns, settlers, events
         )
