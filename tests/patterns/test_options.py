@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, UnitWarning
 from penstock.patterns import STRATEGIES
 
 TEXT = "PATTERN SEQ(A, SEQ(B, C), D) WITHIN 10"
@@ -84,3 +84,13 @@ def test_snapshots_of_earlier_versions_are_read(strategy: str) -> None:
     state.process({name: values[:4] for name, values in STREAM.items()})
     again = ps.patterns.PatternState.restore(state.snapshot())
     assert again.options == state.options
+
+
+def test_times_that_seem_to_be_in_another_unit_are_told_of() -> None:
+    events = {"type": ["A", "B"], "ts": [1_700_000_000, 1_700_000_005]}
+    with pytest.warns(UnitWarning, match="look like seconds since 1970") as told:
+        ps.Pattern.parse("PATTERN SEQ(A a, B b) WITHIN 10 minutes").run(events)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    for text, unit in (("10 minutes", "s"), ("600", "ms")):
+        ps.Pattern.parse(f"PATTERN SEQ(A a, B b) WITHIN {text}").run(events, unit=unit)

@@ -165,7 +165,8 @@ class LookupState:
     def _tell_malformed(self, malformed: tuple[int, ...], where: str) -> None:
         told = (
             f"The table cannot read {len(malformed):,} of the keys that were asked for, the first of "
-            f"{where}, such as a text that is not a UUID where the table has UUIDs"
+            f"{where}: as a text that is not a UUID where the table has UUIDs, or a key with which the "
+            "SELECT cannot be computed (an overflow, a division by zero)"
         )
         if self.spec.malformed == "error":
             raise FetchError(f'{told} (malformed="error").')

@@ -15,6 +15,7 @@ from penstock.errors import ColumnError, hint
 from penstock.patterns.analysis import Analysis
 from penstock.patterns.span import Span
 from penstock.patterns.values import NOTHING, Values, check_kinds, values_of
+from penstock.window import warn_unit, window_of
 
 WIDEST = 2**63 - 1  # wider than any two times are apart
 
@@ -75,6 +76,8 @@ def batch_of(
     times = times_of([column(events, time_column, "event")], ["event"], unit)
     time = times.arrays[0]
     _check_range(time, time_column)
+    if first_row == 0 and size and not times.stamped:
+        _warn_unit(members, times.unit, time)
     kinds = _numbered(column(events, type_column, "event"), type_names(members))
     order = np.arange(size, dtype=np.int64)
     if size > 1 and not bool((time[1:] >= time[:-1]).all()):
@@ -98,6 +101,14 @@ def batch_of(
         last_time=last,
         first_time=time[order[0]] if size else None,
     )
+
+
+def _warn_unit(members: Sequence[Member], unit: str, time: np.ndarray) -> None:
+    """Warn where numeric times seem to be in another unit, and a window is a duration."""
+    for member in members:
+        if isinstance(member.span.size, str):
+            warn_unit(window_of(member.span.size), unit, (float(time.min()), float(time.max())))
+            return
 
 
 def kinds_with(batch: Batch, before: dict[str, str], members: Sequence[Member]) -> dict[str, str]:
