@@ -43,6 +43,8 @@ def warm(
 ) -> list[Path]:
     """Compile what these operators need under these policies; the files in the cache folder that hold it.
 
+    What this process has used before is among them.
+
     `operators` are among `join` (of two streams, in process and on Spark), `many`, `cache` (lookups too),
     `match` and `query`; by default all. A policy that an operator does not know is left out there.
     `report` is told how many of the steps are done, how many there are, and which is next.
@@ -60,20 +62,15 @@ def warm(
         if name not in OPERATORS:
             raise PenstockError(f"There is no operator {name!r}{hint(name, OPERATORS)}")
     steps = [(operator, policy) for operator in chosen for policy in _policies_of(operator, policies)]
-    before = touched.copy()
-    touched.clear()
-    try:
-        with only("compiled"):
-            for done, (operator, policy) in enumerate(steps):
-                if report is not None:
-                    report(done, len(steps), f"{operator} {policy}".rstrip())
-                for run in OPERATORS[operator](policy):
-                    _unless_refused(run)
-        if report is not None:
-            report(len(steps), len(steps), "done")
-        return sorted(touched)
-    finally:
-        touched.update(before)
+    with only("compiled"):
+        for done, (operator, policy) in enumerate(steps):
+            if report is not None:
+                report(done, len(steps), f"{operator} {policy}".rstrip())
+            for run in OPERATORS[operator](policy):
+                _unless_refused(run)
+    if report is not None:
+        report(len(steps), len(steps), "done")
+    return sorted(path for path in touched if path.exists())
 
 
 def pack(files: Iterable[Path], out: Path) -> None:
@@ -84,7 +81,8 @@ def pack(files: Iterable[Path], out: Path) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     out = Path(folder, "kernels.tar")
     ...     pack(warm(["fifo"], ["cache"]), out)
-    ...     len(tarfile.open(out).getnames()) > 0
+    ...     with tarfile.open(out) as archive:
+    ...         len(archive.getnames()) > 0
     True
     """
     with tarfile.open(out, "w") as archive:
