@@ -51,7 +51,7 @@ def test_plan_lookup_refuses(trace: Path) -> None:
     ):
         result = run("plan-lookup", trace, "--no-plot", *wrong)
         assert result.exit_code == 2
-        assert result.stderr.startswith("error: ")
+        assert result.stderr.splitlines()[-1].startswith("error: ")
 
 
 def test_enrich(trace: Path, tmp_path: Path) -> None:
