@@ -167,11 +167,11 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def _lines(first: str = "reading") -> Iterator[Report]:
-    """Progress for a log: a word after a second, then one line in ten seconds at most."""
+    """Progress for a log: a word after a second and a half, then one line in ten seconds at most."""
     latest, done = [f"{first} ..."], threading.Event()
 
     def speak() -> None:
-        pause, said = 1.0, ""
+        pause, said = 1.5, ""
         while not done.wait(pause):
             if latest[0] != said:
                 typer.echo(latest[0], err=True)
