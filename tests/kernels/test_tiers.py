@@ -214,7 +214,7 @@ def outcomes(number):  # type: ignore[no-untyped-def]
 
 
 def test_scores_are_computed_by_what_rounds_alike() -> None:
-    """NumPy's functions differ from Numba's in the last bit; sums over arrays do too, which is not checked."""
+    """NumPy's functions differ from Numba's in the last bit; sums over arrays do too; not checked."""
     apart = re.compile(r"np\.(exp|log|log1p|log2|power|sqrt|mean|dot|prod|cumsum)\b")
     for folder in ("kernels", "policies"):
         for path in (SOURCE / "penstock" / folder).glob("*.py"):
