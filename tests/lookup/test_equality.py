@@ -7,6 +7,7 @@ import sqlite3
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -80,7 +81,7 @@ def served(postgresql: str) -> Iterator[tuple[str, Any]]:
 
 
 def one_by_one(connection: Any, statement: str, keys: list[Any]) -> list[Any]:
-    """For each key the row of its statement as a dict, None for none, "malformed" or "refused"."""
+    """For each key the row of its statement as a dict, None for none, "malformed", "failed" or "refused"."""
     found: list[Any] = []
     for key in keys:
         if key is None:
@@ -90,6 +91,8 @@ def one_by_one(connection: Any, statement: str, keys: list[Any]) -> list[Any]:
             cursor = connection.execute(statement, {"id": key})
             names = [column[0] for column in cursor.description]
             rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        except psycopg.errors.DivisionByZero:
+            found.append("failed")
         except psycopg.DataError:
             found.append("malformed")
         except psycopg.ProgrammingError:
@@ -115,11 +118,12 @@ def looked_up(table: Any, keys: list[Any], **options: Any) -> tuple[list[Any], A
 def same(found: list[dict[str, Any]], expected: list[Any], stats: Any) -> None:
     for row, wanted in zip(found, expected, strict=True):
         values = {name: value for name, value in row.items() if name not in ("id", "k")}
-        if wanted is None or wanted == "malformed":
+        if wanted is None or wanted in ("malformed", "failed"):
             assert set(values.values()) <= {None}, (row, wanted)
         else:
             assert values == {name: value for name, value in wanted.items() if name != "k"}, (row, wanted)
     assert stats.malformed == expected.count("malformed")
+    assert stats.failed_keys == expected.count("failed")
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -208,7 +212,7 @@ def test_rows_of_other_keys_do_not_fail(served: tuple[str, Any]) -> None:
     keys = [k for k in range(1, 1_500) if k % 50] + [50]
     found, stats = looked_up(statement, keys, url=url)
     same(found, one_by_one(connection, statement.replace(":id", "%(id)s"), keys), stats)
-    assert stats.malformed == 1  # 100 / 0
+    assert (stats.failed_keys, stats.malformed) == (1, 0)  # 100 / 0
 
 
 def test_text_keys_in_expressions(served: tuple[str, Any]) -> None:
@@ -428,9 +432,25 @@ def test_no_error_tells_keys_or_values(url: str) -> None:
 def test_rows_of_a_function_under_keys_that_were_not_asked_for() -> None:
     for rows, words in (
         ([{"k": "A", "v": 1}], "not asked for"),
+        ({"A": {"v": 1}}, "not asked for"),
+        ({"a": {"v": 1}, "B": {"v": 1}}, "1 rows under keys that were not asked for"),
         ([{"k": "a", "v": 1}, {"k": "a", "v": 2}, {"k": "b", "v": 2}], "several rows"),
     ):
         with pytest.raises(FetchError, match=words):
             ps.LookupCache(lambda keys, rows=rows: rows, key="k", budget=9, policy="lru").run(
                 {"k": ["a", "b"]}
             )
+
+
+def test_a_statement_that_returns_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (k TEXT, v INTEGER)")
+        connection.execute("INSERT INTO t VALUES ('a', 1)")
+    lookup = ps.LookupCache(
+        "UPDATE t SET v = 2 WHERE k = :k", key="k", url=f"sqlite:///{path}", budget=9, policy="lru"
+    )
+    with pytest.raises(PenstockError, match="SELECT"):
+        lookup.run({"k": ["a"]})
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT v FROM t").fetchall() == [(1,)]

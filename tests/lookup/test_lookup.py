@@ -372,3 +372,29 @@ def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
 def test_errors_to_retry_on_are_classes(retry_on: Any) -> None:
     with pytest.raises(PenstockError, match="retry_on takes classes of exceptions"):
         ps.LookupCache(lambda keys: {}, key="id", budget=5, retry_on=retry_on)
+
+
+@pytest.mark.parametrize("keys", [[1, 3], [None, None], [1, None], []], ids=str)
+def test_the_columns_are_there_where_no_row_is(url: str, keys: list[Any]) -> None:
+    """Without `schema=` they are told by the cursor; their types by the first row."""
+    statement = "SELECT id, name, weight FROM items WHERE id = :id"
+    lookup = ps.LookupCache(statement, url=url, key="id", budget=9, policy="lru")
+    run = lookup.run({"id": pa.array(keys, pa.int64())})
+    assert run.table.column_names == ["id", "name", "weight"]
+    assert run.table.num_rows == len(keys)
+    assert run.table["name"].null_count == len(keys)
+    state = lookup.start()
+    for asked, names in ((keys, [None] * len(keys)), ([4], ["item 4"])):
+        found = state.process({"id": pa.array(asked, pa.int64())}, on="id")
+        assert found["name"].to_pylist() == names
+    assert found.schema.field("name").type == pa.string()
+    again = lookup.start().restore(state.snapshot())
+    assert again.process({"id": [4, 5]}, on="id")["name"].to_pylist() == ["item 4", None]
+    lookup.source.close()
+
+
+def test_the_columns_are_there_where_no_key_can_be_read(postgresql: str) -> None:
+    statement = "SELECT name FROM items WHERE id = CAST(:id AS integer)"
+    lookup = ps.LookupCache(statement, url=postgresql, key="id", budget=9, policy="lru")
+    with pytest.warns(UserWarning, match="cannot read 1 of the keys"):
+        assert lookup.run({"id": ["x"]}).table.column_names == ["id", "name"]

@@ -164,6 +164,7 @@ def test_postgresql_is_killed_under_a_stream(spark: Any, server: Any, tmp_path: 
 def test_the_database_decides_what_is_equal(spark: Any, server: Any, tmp_path: Path) -> None:
     """UUIDs as texts, one of them malformed, in every batch: the query goes on and finds the others."""
     import psycopg
+    from pyspark.sql import Observation
 
     known = [f"00000000-0000-0000-0000-00000000000{i}" for i in range(8)]
     with psycopg.connect(url_of(server), autocommit=True) as connection:
@@ -197,6 +198,13 @@ def test_the_database_decides_what_is_equal(spark: Any, server: Any, tmp_path: P
     batch = lookup_join(spark.read.parquet(str(folder / "0.parquet")), total, **options).toPandas()
     found = batch.sort_values("n")["total"].astype(object)
     assert found.where(found.notna(), None).tolist() == totals
+    dividing = "SELECT 6 / (CAST(sum(amount) AS integer) - 3) AS total FROM things WHERE id = :id"
+    seen = Observation("dividing")
+    batch = lookup_join(spark.read.parquet(str(folder / "0.parquet")), dividing, **options, name=seen)
+    found = batch.toPandas().sort_values("n")["total"].tolist()
+    assert found[:2] + found[3:4] == [-3.0, -6.0, 6.0]
+    assert (seen.get["failedKeyCount"], seen.get["malformedCount"]) == (1, 1)
+    assert pd.isna(found[2])
 
 
 def test_a_model_of_the_whole_stream_needs_one_bucket(spark: Any, table: tuple[str, str]) -> None:

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import uuid
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from penstock.errors import FetchError
+from penstock.lookup.refusals import KeyFaultError, fault_of
 from penstock.lookup.source import Key, KeyRefusedError
 from penstock.lookup.statement import OneKey
 
 Row = tuple[int, dict[str, Any]]  # the number of a key and a row of it
 
 
-class MalformedKeyError(Exception):
-    """The database cannot read one of the keys that were asked for; it has no text, which would tell it."""
-
-
 @dataclass
 class Answer:
-    """The rows of some keys, each with the number of its key, and the numbers of those that are malformed."""
+    """The rows of some keys, each with the number of its key.
+
+    `malformed` are the numbers of keys that the database cannot read, `failed` those of keys for which the
+    query fails otherwise, with the reason. `names` are the columns of the rows, None if not known.
+    """
 
     rows: list[Row] = field(default_factory=list)
     malformed: list[int] = field(default_factory=list)
+    failed: list[tuple[int, str]] = field(default_factory=list)
+    names: list[str] | None = None
     queries: int = 1
     seconds: float = 0.0
 
@@ -43,14 +48,41 @@ class Asker(Protocol):
         """The numbers of the keys that can be asked for together."""
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of keys of one group; `careful` the second time, after one was malformed.
+        """The rows of keys of one group; `careful` the second time, after one had no answer.
 
-        A malformed key among many is a `MalformedKeyError`, or the driver's `DataError`.
+        A key without one among many is a `KeyFaultError`, or the driver's `DataError`.
         """
+
+    def reads(self, connection: Any, key: Key) -> bool:
+        """Whether the database can read this key, as far as it tells."""
+
+    def columns(self, connection: Any) -> list[str] | None:
+        """The columns of the rows that it finds; None if only rows can tell."""
+
+
+def put(answer: Answer, n: int, key: Key, fault: KeyFaultError, reads: bool = True) -> None:
+    """Note why the key of number n has no row: only a text can be malformed."""
+    text = any(isinstance(part, str | bytes) for part in key)
+    if text and (fault.unreadable or not reads):
+        answer.malformed.append(n)
+    else:
+        answer.failed.append((n, fault.reason))
 
 
 class _Together:
     """Keys that need no grouping."""
+
+    def reads(self, connection: Any, key: Key) -> bool:
+        """These databases cannot be asked."""
+        return True
+
+    def columns(self, connection: Any) -> list[str] | None:
+        """Those that are told for no key."""
+        return self.ask(connection, [(None,)], False).names
+
+    def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
+        """The rows of some keys."""
+        raise NotImplementedError
 
     def learn(self, connection: Any) -> None:
         """Nothing."""
@@ -86,10 +118,11 @@ class OneByOne(_Together):
                 found = connection.execute(
                     self._select, {self.statement.names[0]: self._sent(key[0], n, connection)}
                 )
+                answer.names = list(found.keys())
                 answer.rows += [(n, dict(row)) for row in found.mappings()]
-            except exc.DataError:
+            except exc.DataError as error:
                 connection.rollback()
-                answer.malformed.append(n)
+                put(answer, n, key, fault_of(error))
         return answer
 
     def _sent(self, value: Any, at: int, connection: Any) -> Any:
@@ -130,7 +163,6 @@ class _SQLite(_Together):
         """The cursor of a statement. An error that SQLite has only with these values is one of the keys."""
         from sqlalchemy import exc
 
-        malformed = False
         try:
             cursor = connection.exec_driver_sql(sql, values)
             return list(cursor.keys()), cursor.all()
@@ -141,9 +173,8 @@ class _SQLite(_Together):
             connection.exec_driver_sql(
                 "EXPLAIN " + sql, (None,) * len(values)
             )  # raises if it is the statement
-            malformed = True
-        assert malformed
-        raise MalformedKeyError
+            fault = fault_of(error)
+        raise fault  # not within `except`: SQLite's errors may tell values
 
 
 class SQLiteSelect(_SQLite):
@@ -163,12 +194,15 @@ class SQLiteSelect(_SQLite):
             try:
                 try:  # the driver's own cursor: SQLAlchemy's takes ten times as long as SQLite
                     rows = cursor.execute(self._sql, values).fetchall()
+                    if cursor.description is None:
+                        raise FetchError("The statement returns no rows; a lookup needs a SELECT.")
                     names = [column[0] for column in cursor.description]
                 except failure:
                     names, rows = self._run(connection, self._sql, values)  # tells what kind of failure it is
-            except MalformedKeyError:
-                answer.malformed.append(n)
+            except KeyFaultError as fault:
+                put(answer, n, key, fault)
             else:
+                answer.names = names
                 answer.rows += [(n, dict(zip(names, row, strict=True))) for row in rows]
         return answer
 
@@ -224,7 +258,7 @@ class SQLiteTable(_SQLite):
 
 
 def sqlite_value(value: Any, at: int) -> Any:
-    """A key as SQLite's driver takes it.
+    """A key as SQLite's driver takes it: a number as SQLite would read it in a statement.
 
     >>> from decimal import Decimal
     >>> from penstock.lookup.ask import sqlite_value
@@ -234,15 +268,10 @@ def sqlite_value(value: Any, at: int) -> Any:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        # Beyond 64 bits SQLite has floats only; the text of a number that is none equals no number.
-        return value if -(2**63) <= value < 2**63 else float(value) if _is_float(value) else str(value)
+        return value if -(2**63) <= value < 2**63 else _nearest(value)
     if isinstance(value, decimal.Decimal):
-        if not value.is_finite():
-            return float(value)
-        if value == value.to_integral_value():
-            return sqlite_value(int(value), at)
-        near = float(value)
-        return near if decimal.Decimal(repr(near)) == value else str(value)
+        whole = value.is_finite() and value == value.to_integral_value()
+        return sqlite_value(int(value), at) if whole else float(value)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     if isinstance(value, datetime.date | datetime.time):
@@ -258,11 +287,12 @@ def sqlite_value(value: Any, at: int) -> Any:
     )
 
 
-def _is_float(value: int) -> bool:
+def _nearest(value: int) -> float:
+    """The float that SQLite makes of a whole number beyond 64 bits in a statement."""
     try:
-        return int(float(value)) == value
+        return float(value)
     except OverflowError:
-        return False
+        return math.copysign(math.inf, value)
 
 
 def spellings(value: Any, kind: Any, dialect: Any, at: int) -> list[Any]:

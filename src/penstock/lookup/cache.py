@@ -48,8 +48,9 @@ class LookupCache:
         What becomes of events whose key the table does not have: `"null"` (a left join), `"drop"` (an inner
         join) or `"error"`.
     malformed
-        What becomes of keys that the table cannot read, such as `"abc"` where it has UUIDs: `"missing"` (they
-        have no row, are counted, and warn once) or `"error"`.
+        What becomes of keys that the table cannot read, such as `"abc"` where it has UUIDs, and of keys with
+        which the SELECT cannot be computed, such as by a division by zero: `"missing"` (they have no row, are
+        counted as `malformed` and `failed_keys`, and warn once) or `"error"`.
     negative
         Whether keys that the table does not have are remembered too.
     cost

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ColumnError, FetchError, PenstockError, hint
-from penstock.lookup.ask import Answer, Asker, MalformedKeyError, OneByOne, SQLiteSelect, SQLiteTable, Union
+from penstock.lookup.ask import Answer, Asker, OneByOne, SQLiteSelect, SQLiteTable, Union, put
 from penstock.lookup.postgres import Lateral
-from penstock.lookup.refusals import reason_of
+from penstock.lookup.refusals import KeyFaultError, fault_of, reason_of
 from penstock.lookup.retry import Retry
 from penstock.lookup.source import Fetched, Key, KeyRefusedError, to_rows
 from penstock.lookup.statement import OneKey, of_table, one_key
@@ -56,6 +56,7 @@ class Database:
         self._table: Any = what if isinstance(what, sqlalchemy.Table) else None
         self._one: OneKey | None = None  # of a SELECT
         self._asker: Asker | None = None
+        self._seen: list[str] | None = None  # the columns of a SELECT, once a cursor has told them
         if self._table is None and not (isinstance(what, str) and " " not in what.strip()):
             if len(key) > 1:
                 raise PenstockError(
@@ -139,9 +140,21 @@ class Database:
     def whole(self) -> bool:
         """Whether whole floats may be asked for as whole numbers: where keys are only compared by `=`.
 
-        Not in a SELECT on SQLite, where 1 and 1.0 are two texts to a text column, and one number to others.
+        Not in a SELECT on SQLite, where 1 and 1.0 are two texts to a text column, and one number to others;
+        nor with decimals, which databases compare with floats as floats, and with whole numbers exactly.
         """
-        return self._one is None or (self._one.compares and self.engine.dialect.name != "sqlite")
+        if self._one is None:
+            from sqlalchemy import types
+
+            kinds = [self.table.columns[name].type for name in self.key]
+            return all(not isinstance(k, types.Numeric) or isinstance(k, types.Float) for k in kinds)
+        if not self._one.compares or self.engine.dialect.name == "sqlite":
+            return False
+        asker = self.asker
+        if not isinstance(asker, Lateral):
+            return True
+        self._try(lambda: self._learn(asker))
+        return not asker.has_decimals
 
     @property
     def asker(self) -> Asker:
@@ -190,10 +203,30 @@ class Database:
                     )
                 place[at] = len(rows)
                 rows.append(self._value(row, schema))
-        malformed = tuple(at for answer in answers for at in answer.malformed)
+        known = () if schema is not None else self._known(answers, failed)
         return Fetched(
-            to_rows(rows, schema), place, seconds, sum(answer.queries for answer in answers), malformed
+            to_rows(rows, schema, known),
+            place,
+            seconds,
+            sum(answer.queries for answer in answers),
+            tuple(at for answer in answers for at in answer.malformed),
+            tuple(fault for answer in answers for fault in answer.failed),
         )
+
+    def _known(self, answers: list[Answer], failed: Any) -> list[str]:
+        """The columns of a SELECT, from its cursor, so that they are there if it finds nothing."""
+        if self._seen is None:
+            self._seen = next((answer.names for answer in answers if answer.names is not None), None)
+        if self._seen is None:
+            self._seen = self._try(self._described, failed)
+        return [name for name in self._seen or () if name not in self.key]
+
+    def _described(self) -> list[str] | None:
+        try:
+            with self.engine.connect() as connection:
+                return self.asker.columns(connection)
+        except (_sqlalchemy().exc.DataError, KeyFaultError):
+            return None
 
     def _asked(self, keys: list[Key]) -> list[tuple[int, Key]]:
         """The keys that can be there, as the database compares them, with their number."""
@@ -218,7 +251,7 @@ class Database:
             asker.learn(connection)
 
     def _query(self, part: list[tuple[int, Key]], failed: Any) -> Answer:
-        """The rows of some keys: in one query, or in several until those that are malformed are alone."""
+        """The rows of some keys: in one query, or in several until those without an answer are alone."""
         whole, began = Answer(queries=0), time.perf_counter()
         waiting = [(part, False)]
         while waiting:
@@ -227,26 +260,34 @@ class Database:
             if found is not None:
                 whole.rows += [(some[n][0], row) for n, row in found.rows]
                 whole.malformed += [some[n][0] for n in found.malformed]
+                whole.failed += [(some[n][0], reason) for n, reason in found.failed]
+                whole.names = found.names or whole.names
                 whole.queries += found.queries
                 continue
             whole.queries += 1
             half = len(some) // 2
             if not careful:
                 waiting.append((some, True))
-            elif half:
-                waiting += [(some[:half], True), (some[half:], True)]
             else:
-                whole.malformed.append(some[0][0])
+                waiting += [(some[:half], True), (some[half:], True)]
         whole.seconds = time.perf_counter() - began
         return whole
 
     def _ask(self, part: list[tuple[int, Key]], careful: bool) -> Answer | None:
-        """The answer for some keys; None if the database cannot read one of them."""
+        """The answer for some keys; None if one of several has none."""
         try:
             with self.engine.connect() as connection:
                 return self.asker.ask(connection, [key for _, key in part], careful)
-        except (_sqlalchemy().exc.DataError, MalformedKeyError):
+        except _sqlalchemy().exc.DataError as error:
+            fault = fault_of(error)
+        except KeyFaultError as error:
+            fault = error
+        if len(part) > 1 or not careful:
             return None
+        answer, key = Answer(), part[0][1]
+        with self.engine.connect() as connection:
+            put(answer, 0, key, fault, self.asker.reads(connection, key))
+        return answer
 
     def _value(self, row: dict[str, Any], schema: pa.Schema | None) -> dict[str, Any]:
         """A row without its key, as Arrow takes it."""

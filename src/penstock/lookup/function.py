@@ -73,6 +73,7 @@ def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mappi
         answer = answer.to_dict("records")
     elif isinstance(answer, Mapping):
         found = [answer.get(key) for key in keys]
+        _check_asked(len(answer) - sum(key in answer for key in set(keys)), keys)
         return [_row(row) for row in found]
     elif not isinstance(answer, Iterable) or isinstance(answer, str | bytes):
         raise FetchError(_wrong(answer))
@@ -96,14 +97,19 @@ def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mappi
                 "The fetch function returned several rows for one key; a lookup needs a key that is unique."
             )
         by_key[one] = row
-    strange = len(by_key.keys() - set(keys))
+    _check_asked(len(by_key.keys() - set(keys)), keys)
+    return [by_key.get(key) for key in keys]
+
+
+def _check_asked(strange: int, keys: list[Any]) -> None:
+    """Refuse rows under keys that nobody has asked for: they may be those of keys in another spelling."""
     if strange:
         raise FetchError(
             f"The fetch function returned {strange:,} rows under keys that were not asked for "
             f"({len(keys):,} were); a row has the key that was asked for, in the same spelling and "
-            "type. Return a list with a row or None per key if the table spells keys in another way."
+            "type. Leave out the rows of other keys; return a list with a row or None per key if the table "
+            "spells keys in another way."
         )
-    return [by_key.get(key) for key in keys]
 
 
 def _row(row: Any) -> Mapping[str, Any] | None:

@@ -37,6 +37,11 @@ class Lateral:
         if self._inferred is None:
             self._inferred = self._infer(connection)
 
+    @property
+    def has_decimals(self) -> bool:
+        """Whether a part of the key is compared with a decimal."""
+        return self._inferred is not None and 'pg_catalog."numeric"' in self._inferred
+
     def _infer(self, connection: Any) -> tuple[str | None, ...]:
         import sqlalchemy as sa
         from sqlalchemy.dialects import postgresql
@@ -73,6 +78,24 @@ class Lateral:
         assert self._inferred is not None
         return tuple(_type_of(part, inferred, at) for part, inferred in zip(key, self._inferred, strict=True))
 
+    def columns(self, connection: Any) -> list[str] | None:
+        """Those of the statement for no keys."""
+        return self.ask(connection, [], False).names
+
+    def reads(self, connection: Any, key: Key) -> bool:
+        """Whether the server can read a key as the types that it has in the statement."""
+        import sqlalchemy as sa
+
+        casts = ", ".join(f"CAST(CAST(:k{i} AS text) AS {kind})" for i, kind in enumerate(self._types(key)))
+        try:
+            connection.execute(
+                sa.text(f"SELECT {casts}"), {f"k{i}": _text_of(part) for i, part in enumerate(key)}
+            )
+        except sa.exc.DataError:
+            connection.rollback()
+            return False
+        return True
+
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
         """The rows of keys of one group.
 
@@ -81,7 +104,8 @@ class Lateral:
         """
         import sqlalchemy as sa
 
-        types = self._types(keys[0])
+        assert self._inferred is not None
+        types = self._types(keys[0]) if keys else tuple(kind or "text" for kind in self._inferred)
         columns = [f"penstock_key_{i}" for i in range(len(types))]
         casts = [f"CAST(penstock_keys.{c} AS {t})" for c, t in zip(columns, types, strict=True)]
         if self.statement.is_text:
@@ -111,7 +135,8 @@ class Lateral:
         sent = {column: [_text_of(key[i]) for key in keys] for i, column in enumerate(columns)}
         result = connection.execute(statement, sent)
         names = list(result.keys())[1:]
-        return Answer([(row[0] - 1, dict(zip(names, row[1:], strict=True))) for row in result])
+        rows = [(row[0] - 1, dict(zip(names, row[1:], strict=True))) for row in result]
+        return Answer(rows, names=names)
 
 
 def _type_of(value: Any, inferred: str | None, at: int) -> str:

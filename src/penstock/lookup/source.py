@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ class Fetched:
     seconds: np.ndarray  # what the fetch of each key took; a query's time is shared by its keys
     queries: int = 0
     malformed: tuple[int, ...] = ()  # the numbers of keys that the table cannot read; they have no row
+    failed: tuple[tuple[int, str], ...] = ()  # those for which the query fails otherwise, with the reason
 
 
 class KeyRefusedError(ColumnError):
@@ -52,14 +54,15 @@ class Source(Protocol):
         """Give back connections."""
 
 
-def to_rows(rows: list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
-    """Rows as a table of these columns, or of those they have.
+def to_rows(rows: list[dict[str, Any]], schema: pa.Schema | None, known: Sequence[str] = ()) -> pa.Table:
+    """Rows as a table of these columns, or of those they have; `known` ones are there without rows, too.
 
     >>> from penstock.lookup.source import to_rows
     >>> to_rows([{"a": 1}, {"a": None, "b": "x"}], None).column_names
     ['a', 'b']
     """
-    names = schema.names if schema is not None else list(dict.fromkeys(name for row in rows for name in row))
+    found = dict.fromkeys([*known, *(name for row in rows for name in row)])
+    names = schema.names if schema is not None else list(found)
     columns = []
     for name in names:
         values = [row.get(name) for row in rows]

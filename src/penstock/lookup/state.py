@@ -139,7 +139,10 @@ class LookupState:
         return slot, aside
 
     def _fetch(self, keys: Keys, wanted: np.ndarray) -> Fetched | None:
-        if not len(wanted):
+        unknown = (
+            self._rows is None and self.spec.source.schema is None
+        )  # the columns, before the first fetch
+        if not len(wanted) and not unknown:
             return None
 
         def failed(error: Exception) -> None:
@@ -156,17 +159,34 @@ class LookupState:
 
     def _counted(self, fetched: Fetched, keys: Keys, wanted: np.ndarray) -> Fetched:
         if fetched.malformed:
-            self._tell_malformed(fetched.malformed, _row(keys, int(wanted[fetched.malformed[0]])))
+            self._tell_malformed(len(fetched.malformed), _row(keys, int(wanted[min(fetched.malformed)])))
+        if fetched.failed:
+            first, reason = min(fetched.failed)
+            self._tell_failed(len(fetched.failed), _row(keys, int(wanted[first])), reason)
+        self._told.malformed += len(fetched.malformed)
+        self._told.failed_keys += len(fetched.failed)
         self._told.queries += fetched.queries
         self._told.loads += len(wanted)
         self._told.load_seconds += float(fetched.seconds.sum())
         return fetched
 
-    def _tell_malformed(self, malformed: tuple[int, ...], where: str) -> None:
+    def _tell_failed(self, count: int, where: str, reason: str) -> None:
+        told = f"The query fails for {count:,} of the keys, the first of {where}: {reason}"
+        if self.spec.malformed == "error":
+            raise FetchError(
+                f'{told} (malformed="error"). Let the SELECT avoid it, such as by NULLIF or CASE.'
+            )
+        if not self._told.failed_keys:
+            warnings.warn(
+                f"{told}. They have no row and are counted as `failed_keys`. Let the SELECT avoid it, "
+                'such as by NULLIF or CASE; malformed="error" ends the run instead.',
+                stacklevel=5,
+            )
+
+    def _tell_malformed(self, count: int, where: str) -> None:
         told = (
-            f"The table cannot read {len(malformed):,} of the keys that were asked for, the first of "
-            f"{where}: as a text that is not a UUID where the table has UUIDs, or a key with which the "
-            "SELECT cannot be computed (an overflow, a division by zero)"
+            f"The table cannot read {count:,} of the keys that were asked for, the first of "
+            f"{where}: as a text that is not a UUID where the table has UUIDs"
         )
         if self.spec.malformed == "error":
             raise FetchError(f'{told} (malformed="error").')
@@ -175,7 +195,6 @@ class LookupState:
                 f'{told}. They have no row and are counted as `malformed`; malformed="error" refuses them.',
                 stacklevel=5,
             )
-        self._told.malformed += len(malformed)
 
     def _with(self, fetched: Fetched | None) -> tuple[pa.Table | None, int]:
         """The rows there are with those that were fetched behind them, and where these begin."""
@@ -291,6 +310,7 @@ class LookupState:
             nulls=told.nulls,
             absent=told.absent,
             malformed=told.malformed,
+            failed_keys=told.failed_keys,
             evicted=cache.evicted,
             refused=cache.refused,
             loads=told.loads,
@@ -327,9 +347,11 @@ class LookupState:
     def restore(self, data: bytes) -> LookupState:
         """Go on where a snapshot of the same lookup stopped; what was here before is gone."""
         identity, entries, policy, extra = unpack(data, LookupIdentity, Entries)
-        if identity != self._identity:
-            raise SnapshotError(f"The snapshot is of another lookup: {identity}, and not {self._identity}.")
         with looked_over():
+            if identity != self._identity:
+                raise SnapshotError(
+                    f"The snapshot is of another lookup: {identity}, and not {self._identity}."
+                )
             kept = [extra[name] for name in ("place", "check", "since", "cost")]
             fresh = [self._place, self._check, self._since, self._cost]
             check_shapes(tuple(kept), tuple(fresh), "the entries")

@@ -26,6 +26,7 @@ class LookupStats:
     nulls: int = 0
     absent: int = 0  # requests whose key the table does not have
     malformed: int = 0  # keys that were asked for and that the table cannot read; they have no row
+    failed_keys: int = 0  # keys for which the query fails otherwise (a division by zero); they have no row
     evicted: int = 0
     refused: int = 0  # keys that were not admitted
     loads: int = 0  # keys that were fetched
@@ -59,6 +60,7 @@ class LookupStats:
             "loadCount": self.loads,
             "loadFailureCount": self.load_failures,
             "malformedCount": self.malformed,
+            "failedKeyCount": self.failed_keys,
             "loadTime": 1_000 * self.load_seconds,
             "cachedRecords": self.cached_records,
             "cachedBytes": self.cached_bytes,

@@ -66,7 +66,7 @@ def as_key(value: Any, kind: Any, name: str, dialect: str, at: int = 0) -> Any:
 
     >>> from sqlalchemy import types
     >>> from penstock.lookup.types import NEVER, as_key
-    >>> as_key(3.0, types.Integer(), "id", "sqlite"), as_key(3.5, types.Integer(), "id", "sqlite") is NEVER
+    >>> as_key(3.0, types.Integer(), "id", "mysql"), as_key(3.5, types.Integer(), "id", "mysql") is NEVER
     (3, True)
     """
     from sqlalchemy import types
@@ -75,9 +75,9 @@ def as_key(value: Any, kind: Any, name: str, dialect: str, at: int = 0) -> Any:
         number = isinstance(value, int | float | decimal.Decimal)
         if not number or (isinstance(value, bool) and dialect == "postgresql"):
             raise _mismatched(value, kind, name, at)
-        if value != value or value in (float("inf"), float("-inf")) or value != int(value):
-            return NEVER
-        return int(value) if -(2**63) <= value < 2**63 else NEVER
+        return value if dialect == "sqlite" else _as_integer(value)
+    if isinstance(kind, types.Numeric) and dialect != "sqlite" and isinstance(value, float):
+        return _as_decimal(value, None if isinstance(kind, types.Float) else kind.scale)
     if isinstance(kind, types.String):
         if not isinstance(value, str):
             raise _mismatched(value, kind, name, at)
@@ -85,6 +85,29 @@ def as_key(value: Any, kind: Any, name: str, dialect: str, at: int = 0) -> Any:
     if isinstance(kind, types.Date) and dialect != "postgresql" and isinstance(value, datetime.datetime):
         return value.date() if value.time() == datetime.time() else NEVER
     return value
+
+
+def _as_integer(value: int | float | decimal.Decimal) -> Any:
+    """A number for a column of whole numbers. Beyond 2^53 databases compare as floats, so it stays one.
+
+    SQLite has no such columns: any of them may hold a fraction.
+    """
+    if isinstance(value, float):
+        if value != value or abs(value) == float("inf"):
+            return NEVER
+        if abs(value) >= 2**53:
+            return value
+    whole = int(value)
+    return whole if whole == value and -(2**63) <= whole < 2**63 else NEVER
+
+
+def _as_decimal(value: float, scale: int | None) -> Any:
+    """A float as the whole number that it is, for an index, where no other decimal of this scale equals it.
+
+    Databases compare decimals with floats as floats, of which several decimals may be one.
+    """
+    near = scale is not None and value.is_integer() and abs(value) * 10.0**scale < 2**53
+    return int(value) if near else value
 
 
 def refuse_nanoseconds(value: Any, name: str, at: int) -> None:

@@ -62,8 +62,8 @@ def lookup_join(
     buckets
         Into how many parts the keys are cut; by default the shuffle partitions.
     name
-        Of the observed metrics: hitCount, missCount, loadCount, loadFailureCount, malformedCount, loadTime,
-        cachedRecords and cachedBytes of each batch.
+        Of the observed metrics: hitCount, missCount, loadCount, loadFailureCount, malformedCount,
+        failedKeyCount, loadTime, cachedRecords and cachedBytes of each batch.
 
     Examples
     --------
@@ -71,7 +71,8 @@ def lookup_join(
     >>> from penstock.spark import lookup_join
     >>> clicks = spark.createDataFrame([(1, "a"), (2, "b")], "item long, user string")
     >>> def fetch(keys):
-    ...     return {1: {"name": "tea"}}
+    ...     names = {1: "tea", 3: "milk"}
+    ...     return {key: {"name": names[key]} for key in keys if key in names}
     >>> lookup_join(clicks, fetch, on="item", budget=100, schema={"name": pa.string()}).orderBy("item").show()
     +----+----+----+
     |item|user|name|
