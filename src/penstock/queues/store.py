@@ -34,7 +34,7 @@ from penstock.queues.commits import Commits
 from penstock.queues.disk import Disk
 from penstock.queues.lanes import Block, Delivery, Lane
 from penstock.queues.lock import Lock
-from penstock.queues.marks import COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS
+from penstock.queues.marks import CHECK, COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS
 from penstock.queues.metadata import settle
 from penstock.queues.opening import examine, marked_row, producer_tag, recover
 from penstock.queues.planners import Planner, planner, with_block
@@ -133,7 +133,7 @@ class Store:
             self._mark(lane, COMMITTED_ROW, lane.committed_row)
 
     def _mark(self, lane: Lane, word: int, value: int) -> None:
-        self.words[self.marks.place(lane.number) + word] = value
+        self.words[self.marks.place(lane.number) + word] = value * CHECK
 
     def _need_open(self) -> None:
         if self.closed:
@@ -241,8 +241,8 @@ class Store:
         lane.put += len(items)
         lane.put_row += self.items.rows(items)
         place = self.marks.place(lane.number)
-        self.words[place + PUT] = lane.put
-        self.words[place + PUT_ROWS] = lane.put_row
+        self.words[place + PUT] = lane.put * CHECK
+        self.words[place + PUT_ROWS] = lane.put_row * CHECK
 
     def _journal(
         self,
@@ -436,7 +436,7 @@ class Store:
                 # An item that is out must reach its consumer: who gets the next one is told of a bad disk.
                 with contextlib.suppress(OSError, QueueDamageError):
                     self.spiller.load(lane)
-        self.words[self.marks.place(lane.number) + GOT] = lane.got
+        self.words[self.marks.place(lane.number) + GOT] = lane.got * CHECK
 
     def peek(self, lane: Lane) -> Any:
         """The oldest item, which stays."""
