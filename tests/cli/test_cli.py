@@ -232,3 +232,20 @@ def test_as_a_process(files, tmp_path: Path) -> None:
 def test_the_command_line_starts_without_numba() -> None:
     code = "import sys, penstock.cli; sys.exit(bool({'numba', 'pandas', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_plan_shows_the_peak_need_beside_the_average(tmp_path: Path) -> None:
+    times = [*range(0, 1_000, 50), *range(500, 520)]
+    rows = "\n".join(f"{number % 3},{ts}" for number, ts in enumerate(sorted(times)))
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(f"key,ts\n{rows}\n")
+    line = ["plan", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--on", "key", "--time", "ts"]
+    line += ["--within", "100", "--policies", "fifo", "--budgets", "50%,100%", "--no-plot"]
+    said = run(*line).stdout
+    assert "It keeps 8 tuples at the average rate" in said
+    assert "At its peak it keeps 46." in said
+    words = [row.split() for row in said.splitlines()]
+    assert ["tuples", "4", "8"] in words
+    assert ["%", "of", "need", "50", "100"] in words
+    assert ["%", "of", "peak", "9", "17"] in words
+    assert "Note: 100 % of the need is not enough for all results" in said

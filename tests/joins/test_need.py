@@ -14,6 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import ShortSampleWarning, UnitWarning
+from penstock.joins import start_many
 
 ON: dict[str, Any] = {"on": "key", "time": "ts"}
 
@@ -145,6 +146,29 @@ def test_times_that_look_like_another_unit_are_told_once(times: str, unit: str, 
 
 
 @pytest.mark.interpreted
+@pytest.mark.parametrize("lateness", [None, "1 s"])
+def test_batches_that_look_like_another_unit_are_told_once(lateness: str | None) -> None:
+    def feed(state: Any, scale: int = 1) -> None:
+        state.process([], [], [], [])
+        for n in range(3):
+            state.process([0, 1], [5, 5], [scale * (NOW + n)] * 2, [n, n])
+
+    many: dict[str, Any] = {"within": "10 s", "budget": "8 tuples", "policy": "fifo"}
+    for call in (
+        lambda: feed(JOIN.start(lateness=lateness)),
+        lambda: feed(start_many(2, [(0, 1)], **many)),
+    ):
+        [warning] = said(call)
+        assert 'unit="s"' in str(warning.message)
+        assert warning.filename == __file__
+    assert not said(lambda: feed(JOIN.start(lateness=lateness), 1_000))
+    assert not said(lambda: feed(JOIN.start(lateness=lateness, unit="s")))
+    assert not said(lambda: feed(start_many(2, [(0, 1)], **many, unit="s")))
+    bare = ps.WindowJoin(within=10, budget=ps.Tuples(8), policy="fifo")
+    assert not said(lambda: feed(bare.start(lateness=lateness)))
+
+
+@pytest.mark.interpreted
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_no_false_alarm(unit: str) -> None:
     right = epoch(unit)
@@ -182,3 +206,64 @@ def test_a_plan_says_which_unit_it_assumed() -> None:
     plan = ps.plan(data, data, **ON, within="10 s", budgets=["8 tuples"], policies=["fifo"], unit="seconds")
     assert (plan.unit, plan.warnings, plan.rows[0].unit) == ("s", (), "s")
     assert plan.need == math.floor(120 * 10 / 59)
+
+
+WINDOWS: list[Any] = [300, (0, 300), (40, 300), (7, 5_000), 0, ps.Rows(20), ps.Landmark(250), 0.5]
+
+
+@pytest.mark.interpreted
+@pytest.mark.filterwarnings("ignore::penstock.errors.ShortSampleWarning")
+@pytest.mark.parametrize("within", WINDOWS, ids=str)
+@pytest.mark.parametrize("bursts", [1, 6], ids=["steady", "bursty"])
+def test_the_peak_need_is_what_an_unlimited_join_keeps(within: Any, bursts: int) -> None:
+    left, right = stream(5, 300, 3_000, bursts=bursts), stream(6, 80, 3_000, bursts=bursts)
+    if within == 0.5:
+        left, right = ({**side, "ts": side["ts"] / 97} for side in (left, right))
+    free = ps.WindowJoin(within=within, budget=ps.Tuples(1_000), policy="fifo").run(left, right, **ON).stats
+    plan = ps.plan(
+        left, right, **ON, within=within, budgets=[ps.Tuples(max(2, free.peak_tuples))], policies=["fifo"]
+    )
+    assert plan.peak_need == plan.rows[0].peak_need == free.peak_tuples
+    assert plan.rows[0].need == plan.need
+    assert plan.rows[0].recall == 1
+    if free.peak_tuples > 2:
+        less = ps.Tuples(free.peak_tuples - 1)
+        short = ps.WindowJoin(within=within, budget=less, policy="fifo").run(left, right, **ON).stats
+        assert short.peak_tuples == less.n
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(("arrivals", "bursts"), [(60, 1), (900, 6)], ids=["under 20 tuples", "bursty"])
+def test_a_plan_says_when_its_need_is_not_enough(arrivals: int, bursts: int) -> None:
+    left, right = (stream(seed, arrivals, 3_000, keys=4, bursts=bursts) for seed in (7, 8))
+    plan = ps.plan(left, right, **ON, within=300, budgets=["50 %", "100 %"], policies=["fifo", "lru"])
+    best = max(row.recall for row in plan.rows)
+    assert best < 0.97
+    [note] = plan.notes
+    assert note.startswith("100 % of the need is not enough for all results")
+    for figure in (f"{plan.need:,} tuples", f"up to {plan.peak_need:,}", f"{100 * best:.1f} %"):
+        assert figure in note
+
+
+@pytest.mark.interpreted
+def test_a_plan_is_silent_where_the_need_is_enough() -> None:
+    even = {"key": [1, 2] * 50, "ts": list(range(100))}
+    plan = ps.plan(even, even, **ON, within=ps.Rows(5), budgets=["100 %"], policies=["fifo", "age:k=5"])
+    assert (plan.need, plan.peak_need, plan.notes) == (10, 10, ())
+
+
+@pytest.mark.interpreted
+def test_a_plan_says_why_age_is_far_below_others() -> None:
+    """A one-sided window needs left tuples only, and the part of the right stream is reserved for nothing."""
+    left, right = stream(1, 450, 3_000), stream(2, 450, 3_000)
+    options: dict[str, Any] = {"budgets": ["100 %"], "policies": ["fifo", "age:k=300"]}
+    plan = ps.plan(left, right, **ON, within=(0, 300), **options)
+    recall = {row.policy: row.recall for row in plan.rows}
+    assert recall["fifo"] - recall["age:k=300"] > 0.1
+    [note] = [note for note in plan.notes if note.startswith("age")]
+    assert "because of its allocation" in note
+    assert "'proportional'" in note
+    halves = ps.plan(left, right, **ON, within=(0, 300), allocation="proportional", **options)
+    divided = next(row.recall for row in halves.rows if row.policy == "fifo")
+    assert f"fifo has {100 * divided:.1f} %" in note
+    assert not [note for note in halves.notes if note.startswith("age")]

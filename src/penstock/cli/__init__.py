@@ -20,6 +20,7 @@ from penstock.cli.policies import policies
 from penstock.cli.query import query
 from penstock.cli.queues import queues
 from penstock.cli.reproduce import reproduce
+from penstock.cli.signs import heeding_ctrl_c
 from penstock.cli.warm import warm
 
 __all__ = ["app", "main"]
@@ -96,4 +97,5 @@ def main() -> None:
     >>> CliRunner().invoke(app, ["--version"]).output.startswith("penstock ")
     True
     """
-    app()
+    with heeding_ctrl_c():
+        app()

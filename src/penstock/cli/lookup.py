@@ -19,6 +19,7 @@ from penstock.cli.output import (
     writable,
 )
 from penstock.cli.plan import budget_of_text, policies_of
+from penstock.cli.signs import speaks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @errors_in_one_line
+@speaks("reading")
 def plan_lookup(
     trace: Annotated[Path, typer.Argument(help="The requests: a CSV or Parquet file.", show_default=False)],
     key: Annotated[list[str], typer.Option(help="Key columns of the requests: a,b.", show_default=False)],
@@ -118,6 +120,7 @@ def _show(found: LookupPlan, out: Any) -> None:
 
 
 @errors_in_one_line
+@speaks("reading")
 def enrich(
     stream: Annotated[Path, typer.Argument(help="The stream: a CSV or Parquet file.", show_default=False)],
     table: Annotated[
@@ -173,5 +176,6 @@ def enrich(
     console().print(
         f"{run.table.num_rows:,} events to {out}; {100 * stats.hit_ratio:.1f} % hits, {stats.loads:,} keys "
         f"in {stats.queries:,} queries, {stats.absent:,} requests for keys that the table has not"
-        + (f", {stats.malformed:,} keys that it cannot read." if stats.malformed else ".")
+        + (f", {stats.malformed:,} keys that it cannot read" if stats.malformed else "")
+        + (f", {stats.failed_keys:,} keys for which the query fails." if stats.failed_keys else ".")
     )

@@ -18,9 +18,11 @@ from penstock.cli.output import (
     working,
     writable,
 )
+from penstock.cli.signs import speaks
 
 
 @errors_in_one_line
+@speaks("matching")
 def match(
     query: Annotated[Path, typer.Argument(help="A file with the pattern.", show_default=False)],
     events: Annotated[Path, typer.Argument(help="The events: CSV or Parquet.", show_default=False)],

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
+
+from penstock.cli.signs import Report, hush, speaking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 P = ParamSpec("P")
-Report = Callable[[int, int, str], None]
 Json = Annotated[
     Path | None, typer.Option("--json", help="Write what is shown as JSON; - is stdout.", show_default=False)
 ]
@@ -135,9 +135,10 @@ def progress_bar() -> Iterator[Report]:
 
     target = console(stderr=True)
     if not target.is_terminal:
-        with _lines() as report:
+        with speaking("reading") as report:
             yield report
         return
+    hush()
     columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=target, transient=True) as bar:
         task = bar.add_task("reading", total=None)
@@ -158,41 +159,20 @@ def working(what: str) -> Iterator[None]:
     """
     target = console(stderr=True)
     if target.is_terminal:
+        hush()
         with target.status(what):
             yield
     else:
-        with _lines(what):
+        with speaking(what):
             yield
 
 
-@contextmanager
-def _lines(first: str = "reading") -> Iterator[Report]:
-    """Progress for a log: a word after a second and a half, then one line in ten seconds at most."""
-    latest, done = [f"{first} ..."], threading.Event()
-
-    def speak() -> None:
-        pause, said = 1.5, ""
-        while not done.wait(pause):
-            if latest[0] != said:
-                typer.echo(latest[0], err=True)
-            pause, said = 10.0, latest[0]
-
-    def report(done: int, total: int, label: str) -> None:
-        latest[0] = f"{done} of {total}: {label}" if total > 1 else f"{label} ..."
-
-    voice = threading.Thread(target=speak, daemon=True)
-    voice.start()
-    try:
-        yield report
-    finally:
-        done.set()
-        voice.join()
-
-
-def recall_table(recall: pd.DataFrame, bounds: Collection[str] = ()) -> Table:
+def recall_table(
+    recall: pd.DataFrame, bounds: Collection[str] = (), foot: Mapping[str, Sequence[str]] | None = None
+) -> Table:
     """Recall in percent, policies down and budgets across, the best of each column marked.
 
-    `bounds` are lines that no policy can cross, which do not compete.
+    `bounds` are lines that no policy can cross, which do not compete. `foot` has further rows, of texts.
 
     >>> import pandas as pd
     >>> from penstock.cli.output import recall_table
@@ -217,6 +197,10 @@ def recall_table(recall: pd.DataFrame, bounds: Collection[str] = ()) -> Table:
             else:
                 cells.append(f"{100 * share:.1f}")
         table.add_row(str(policy), *cells)
+    if foot:
+        table.add_section()
+    for name, texts in (foot or {}).items():
+        table.add_row(name, *texts, style="dim")
     return table
 
 

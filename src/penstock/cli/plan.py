@@ -18,12 +18,14 @@ from penstock.cli.output import (
     recall_table,
     writable,
 )
+from penstock.cli.signs import speaks
 
 if TYPE_CHECKING:
     from penstock.joins import Plan
 
 
 @errors_in_one_line
+@speaks("reading")
 def plan(
     left: Annotated[Path, typer.Argument(help="The left stream: a CSV or Parquet file.", show_default=False)],
     right: Annotated[Path, typer.Argument(help="The right stream.", show_default=False)],
@@ -110,21 +112,35 @@ def _show(found: Plan, left: int, right: int, out: Any) -> None:
     out.print(f"{left:,} rows joined with {right:,}: {exact:,} results in the exact join.")
     if found.need:
         out.print(f"It keeps {found.need:,} tuples at the average rate: 100 % in budgets given as shares.")
+    out.print(f"At its peak it keeps {found.peak_need:,}.")
     out.print(f"Times are read as {unit_word(found.unit)}.")
     for warning in found.warnings:
         out.print(f"[yellow]Warning:[/] {escape(warning)}")
     out.print()
     out.print("[bold]Recall in %, by policy and budget (* best of its column)[/]")
     bounds = {row.policy for row in found.rows if row.bound}
-    out.print(recall_table(found.table, bounds))
+    table = found.table
+    out.print(recall_table(table, bounds, _in_tuples(found, list(table.columns))))
     if bounds:
         out.print(
             f"[dim]{', '.join(sorted(bounds))}: what knowledge of the whole stream would make possible.[/]"
         )
+    for note in found.notes:
+        out.print(f"[yellow]Note:[/] {escape(note)}")
     for policy, reason in found.skipped.items():
         out.print(f"[yellow]Left out:[/] {escape(policy)}: {escape(reason)}")
     if found.target is not None:
         out.print(answer_sentence(found))
+
+
+def _in_tuples(found: Plan, budgets: list[str]) -> dict[str, list[str]]:
+    """Each budget in tuples and as a share of the average and of the peak need, for the foot of the table."""
+    sizes = {row.budget: row.tuples for row in found.rows}
+    foot = {"tuples": [f"{size:,}" if (size := sizes[each]) else "–" for each in budgets]}
+    for name, need in (("% of need", found.need), ("% of peak", found.peak_need)):
+        if need and any(sizes.values()):
+            foot[name] = [f"{100 * size / need:.0f}" if (size := sizes[each]) else "–" for each in budgets]
+    return foot if any(sizes.values()) else {}
 
 
 def answer_sentence(found: Plan) -> str:

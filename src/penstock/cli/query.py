@@ -18,9 +18,11 @@ from penstock.cli.output import (
     working,
     writable,
 )
+from penstock.cli.signs import speaks
 
 
 @errors_in_one_line
+@speaks("querying")
 def query(
     file: Annotated[Path, typer.Argument(help="A file with the query.", show_default=False)],
     stream: Annotated[

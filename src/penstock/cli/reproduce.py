@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, progress_bar
+from penstock.cli.signs import speaks
 
 if TYPE_CHECKING:
     from penstock.experiments import Outcome
 
 
 @errors_in_one_line
+@speaks("preparing")
 def reproduce(
     papers: Annotated[
         list[str] | None,

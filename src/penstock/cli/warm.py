@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, progress_bar, writable
+from penstock.cli.signs import speaks
 
 
 @errors_in_one_line
+@speaks("preparing")
 def warm(
     policies: Annotated[
         list[str] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from penstock.errors import (
 )
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import in_tuples
+from penstock.joins.need import allocation_note, need_note, peak_need
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.window import WindowJoin
 from penstock.payload import mean_row_bytes
@@ -131,8 +133,33 @@ def plan(
         answer = min((row for row in found if row is not None), key=lambda row: row.peak_bytes, default=None)
     bench.finish()
     return Plan(
-        rows, skipped, target, answer, bench.need, bench.plain.unit, tuple(doubt for doubt, _ in bench.doubts)
+        rows,
+        skipped,
+        target,
+        answer,
+        need=bench.need,
+        unit=bench.plain.unit,
+        warnings=tuple(doubt for doubt, _ in bench.doubts),
+        peak_need=bench.peak_need,
+        notes=_notes(bench, joins, rows),
     )
+
+
+def _notes(bench: _Bench, joins: dict[str, list[WindowJoin]], rows: list[PlanRow]) -> tuple[str, ...]:
+    """What a reader of the table should know."""
+    cells = {(name, _label(join.budget)): join for name, row in joins.items() for join in row}
+    divided = {
+        name: row[0].policy.default_allocation(rates_known=True)
+        for name, row in joins.items()
+        if row[0].allocation is None and not row[0].policy.unified
+    }
+
+    def rerun(row: PlanRow, allocation: str) -> float:
+        join = dataclasses.replace(cells[row.policy, row.budget], allocation=allocation)
+        return join.run_arrivals(bench.arrivals(join), mean_row=bench.mean_row).stats.recall
+
+    found = (need_note(bench.need, bench.peak_need, rows), allocation_note(rows, divided, rerun))
+    return tuple(note for note in found if note is not None)
 
 
 class _Bench:
@@ -168,6 +195,11 @@ class _Bench:
         """How many results the exact join has."""
         arrivals = join.suited(self.plain)
         return int(join.exact_counts(arrivals, join.within.resolve(arrivals.unit)).sum())
+
+    @functools.cached_property
+    def peak_need(self) -> int:
+        """The most tuples that the exact join keeps at once."""
+        return peak_need(self.plain, self.window.resolve(self.plain.unit))
 
     @property
     def need(self) -> int:
@@ -215,6 +247,8 @@ class _Bench:
             peak_bytes=stats.peak_bytes,
             seconds=stats.seconds,
             unit=self.plain.unit,
+            need=self.need,
+            peak_need=self.peak_need,
             bound=join.policy.bound,
         )
 

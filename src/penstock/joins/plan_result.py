@@ -56,6 +56,8 @@ class PlanRow:
     peak_bytes: int
     seconds: float
     unit: str  # of the times, as it was assumed or as timestamps have it
+    need: int = 0  # what the exact join keeps at the average rate, in tuples
+    peak_need: int = 0  # the most that it keeps at once
     bound: bool = False  # the optimum, which no policy can exceed
 
     @property
@@ -69,8 +71,10 @@ class Plan:
 
     `rows` has the runs, policy by policy with rising budgets (`pandas.DataFrame(plan.rows)` is the long
     table of them). `skipped` says which policies could not run, and why. `need` is what `Fraction(1)` is
-    in tuples, `unit` that in which times were read, and `warnings` says why the plan may mislead. `answer` is
-    the run with the smallest budget that reached `target`, None if there is none.
+    in tuples, the average, and `peak_need` the most tuples that are in the windows at once. `unit` is that in
+    which times were read. `warnings` says why the plan may mislead, and `notes` how to read it: that 100 % of
+    the need is not enough, or that a policy is low because of its allocation. `answer` is the run with the
+    smallest budget that reached `target`, None if there is none.
 
     >>> import penstock as ps
     >>> left = {"key": [1, 2, 3, 1], "ts": [0, 1, 2, 3]}
@@ -98,6 +102,8 @@ class Plan:
     need: int = 0
     unit: str = "ms"
     warnings: tuple[str, ...] = ()
+    peak_need: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:
