@@ -17,13 +17,26 @@ help:  ## This list
 demo: setup  ## A Spark query that holds its memory under bursts, and Spark's own join beside it
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
+# Most kernels are compiled by the first of these parts, whose workers then end: code that is loaded stays in memory.
+KERNELS := tests/joins tests/kernels tests/linked tests/policies
+COMPILED := PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+	--max-worker-restart 0 --durations=50
+INTERPRETED := PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests
+
 test: setup  ## The test suite, then its small part once more with every kernel interpreted
 # In order of collection, the long files of Spark are followed by many short ones, which balances the workers.
 # A worker that crashes ends the run: the rest of its file would be waited for.
 # All kernels are compiled at first, and interpreted in the second pass; users have both in turn (test_tiers.py).
-	@$(WITH_JAVA) PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
-		--max-worker-restart 0 --durations=50 $(ARGS)
-	@$(WITH_JAVA) PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests
+# Every part runs, whatever became of those before.
+ifeq ($(ARGS),)
+	@$(WITH_JAVA) failed=0; \
+		$(COMPILED) $(KERNELS) || failed=1; \
+		$(COMPILED) $(addprefix --ignore=,$(KERNELS)) tests src/penstock || failed=1; \
+		$(INTERPRETED) || failed=1; \
+		exit $$failed
+else
+	@$(WITH_JAVA) $(COMPILED) $(ARGS)
+endif
 
 test-fast: setup  ## The tests in process, and one of Spark per operator
 	@$(WITH_JAVA) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow" $(ARGS)

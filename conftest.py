@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["tests.costs"]
+
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# For every JVM that a test starts: none runs long enough for the second compiler of Java to pay.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +24,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     import penstock.spark  # noqa: F401 (sets the Python of the workers)
 
     folder = tmp_path_factory.mktemp("spark")
+    # Spark's workers choose their tiers themselves, as those of users do: forced to compile, two of them
+    # would compile the same kernels at the same time.
+    tier = os.environ.pop("PENSTOCK_TIER", None)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
@@ -32,6 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         .getOrCreate()
     )
+    if tier is not None:
+        os.environ["PENSTOCK_TIER"] = tier
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

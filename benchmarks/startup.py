@@ -6,13 +6,16 @@ the CPU time of a run with nothing cached less that of the same run with all cac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,30 @@ spark.stop()
 """
 
 
+STREAMS = """
+import sys
+import numpy as np, pandas as pd
+rng, n, folder = np.random.default_rng(0), 200_000, sys.argv[1]
+for name in ("left", "right"):
+    pd.DataFrame({"k": rng.zipf(1.3, n) % 5_000, "ts": np.arange(n)}).to_parquet(f"{folder}/{name}.parquet")
+pd.DataFrame({"type": rng.choice(list("ABCD"), n), "ts": np.arange(n)}).to_parquet(f"{folder}/events.parquet")
+subjects = [f"n{i}" for i in rng.integers(0, 5_000, n)]
+triples = {"s": subjects, "p": rng.choice(["r", "s"], n), "o": rng.integers(0, 500, n), "start": np.arange(n)}
+pd.DataFrame(triples).to_parquet(f"{folder}/triples.parquet")
+"""
+TEXTS = {
+    "pattern.neel": "PATTERN SEQ(A a, B b, C c, D d) WITHIN 400",
+    "query.rq": "SELECT ?a ?b FROM STREAM w { ?a r ?x ?T . ?b s ?x ?U } CONTEXT ((?T - ?U) <= 900)",
+}
+COMMANDS = {
+    "plan": "left.parquet right.parquet --on k --time ts --within 20000 --no-plot",
+    "plan-lookup": "left.parquet --key k --no-plot",
+    "match": "pattern.neel events.parquet",
+    "query": "query.rq --stream w=triples.parquet --budget 20%",
+    "reproduce": "all --quick --jobs 2",
+}
+
+
 def readme_example() -> str:
     """The first example of the README, as it stands there."""
     return (SOURCE.parent / "README.md").read_text().split("```python\n", 1)[1].split("```", 1)[0]
@@ -102,6 +129,20 @@ def run(console: Console, quick: bool) -> list[dict[str, Any]]:
         ),
         ("next policy in the same process: lfu after lru", lambda: next_policy(large), 1.5, "s"),
         ("gdj compiled anew after a comment in flowexpect.py", after_a_comment, 0.0, "kernels"),
+        *(
+            (
+                f"first word of `penstock {name}`, {cache}",
+                lambda name=name, fresh=fresh: word(name, fresh),
+                2.0,
+                "s",
+            )
+            for name in COMMANDS
+            for cache, fresh in (("nothing cached", True), ("from the cache", False))
+        ),
+        *(
+            (f"end of `penstock {name}` after Ctrl-C, nothing cached", lambda name=name: end(name), 2.0, "s")
+            for name in COMMANDS
+        ),
         ("first Spark job on workers without a cache, beyond the second", lambda: first_job(), 10.0, "s"),
     ]
     table = Table(title=f"Median of {repetitions}")
@@ -174,3 +215,44 @@ def first_job() -> float:
     """Seconds that the first job takes beyond the second."""
     with tempfile.TemporaryDirectory() as cache:
         return float(process(SPARK, cache)[2].split()[-1])
+
+
+@contextlib.contextmanager
+def command(name: str, fresh: bool) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """A command that has just said its first word into a pipe, and the seconds that it took to."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-c", STREAMS, folder], check=True)
+        for file, text in TEXTS.items():
+            Path(folder, file).write_text(text)
+        given = os.environ | {"PYTHONPATH": str(SOURCE)}
+        if fresh:
+            given["PENSTOCK_CACHE_DIR"] = str(Path(folder, "cache"))
+        began = time.monotonic()
+        running = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli", name, *COMMANDS[name].split()],
+            cwd=folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            assert running.stdout is not None
+            running.stdout.read(1)
+            yield running, time.monotonic() - began
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            running.communicate()
+
+
+def word(name: str, fresh: bool) -> float:
+    """Seconds from the start of a command to its first word."""
+    with command(name, fresh) as (_, seconds):
+        return seconds
+
+
+def end(name: str) -> float:
+    """Seconds from Ctrl-C, two after its first word, to the end of a command."""
+    with command(name, fresh=True) as (running, _):
+        time.sleep(2)
+        began = time.monotonic()
+        os.killpg(running.pid, signal.SIGINT)
+        running.wait()
+        return time.monotonic() - began
