@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import ColumnError
+from penstock.errors import ColumnError, PenstockError
 
 LARGEST = 2**63 - 1
 FARTHEST = 1e300  # of fractions
@@ -149,3 +149,22 @@ def _shown(given: np.ndarray) -> str:
 
 def _more(instead: str) -> str:
     return f" {instead}" if instead else ""
+
+
+def time_dtype(given: Any) -> np.dtype:
+    """The type in which times are kept: whole or floating-point numbers of 64 bits.
+
+    >>> from penstock.arrays import time_dtype
+    >>> time_dtype("int32"), time_dtype(float)
+    (dtype('int64'), dtype('float64'))
+    """
+    try:
+        kind = np.dtype(given).kind
+    except TypeError:
+        kind = "?"
+    if kind not in "iuf":
+        raise PenstockError(
+            f"dtype={given!r} is not allowed; times of a state are int or float. Convert timestamps to whole "
+            "numbers in one unit first."
+        )
+    return np.dtype(np.float64 if kind == "f" else np.int64)

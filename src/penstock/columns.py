@@ -296,6 +296,11 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
             codes, texts = text_codes(joined)
             return codes, len(texts)
         codes, uniques = pd.factorize(joined)
+    except UnicodeEncodeError as error:
+        raise ColumnError(
+            f"The key column {series[0].name!r} holds a text that is not valid Unicode (half of a surrogate "
+            "pair); clean such texts first, for example with text.encode('utf-8', 'replace').decode()."
+        ) from error
     except TypeError as error:
         raise ColumnError(
             f"The key column {series[0].name!r} holds values that cannot be hashed ({error}); "

@@ -163,6 +163,24 @@ def warn_unit(window: Window, unit: str, times: tuple[float, float] | None) -> N
         warn_user(doubt, UnitWarning)
 
 
+class UnitWatch:
+    """Looks at the first times of a stream that comes batch by batch, and warns as `warn_unit` does.
+
+    >>> import numpy as np
+    >>> from penstock.window import UnitWatch, window_of
+    >>> UnitWatch(window_of("10 minutes"), "s").see(np.array([1_700_000_000]))
+    """
+
+    def __init__(self, window: Window, unit: str) -> None:
+        self._window, self._unit, self._seen = window, unit, False
+
+    def see(self, times: np.ndarray) -> None:
+        """Times of a batch; those of the first that has any count."""
+        if not self._seen and len(times):
+            self._seen = True
+            warn_unit(self._window, self._unit, (float(times.min()), float(times.max())))
+
+
 def _check_span(span: object, name: str) -> None:
     if isinstance(span, str | datetime.timedelta):
         amount: Any = duration(span, "ns")

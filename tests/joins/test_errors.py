@@ -306,3 +306,21 @@ def test_recalls_are_of_some_arrivals_each(every: Any) -> None:
     stats = ps.WindowJoin(**GOOD).run(TABLE, TABLE, on="key", time="ts").stats
     with pytest.raises(PenstockError, match="every="):
         stats.recalls(every)
+
+
+def test_a_budget_that_no_machine_has() -> None:
+    with pytest.raises(BudgetError, match="cannot be allocated"):
+        ps.WindowJoin(**(GOOD | {"budget": ps.Bytes(2**80)})).run(TABLE, TABLE, on="key", time="ts")
+
+
+def test_keys_that_are_not_unicode() -> None:
+    with pytest.raises(PenstockError, match="'key' holds a text that is not valid Unicode"):
+        ps.WindowJoin(**GOOD).run(
+            {"key": ["\ud800"], "ts": [1]}, {"key": ["a"], "ts": [1]}, on="key", time="ts"
+        )
+
+
+@pytest.mark.parametrize("dtype", ["x", str, bool, object, "datetime64[ms]"])
+def test_times_of_a_state_are_numbers(dtype: Any) -> None:
+    with pytest.raises(PenstockError, match="times of a state are int or float"):
+        ps.WindowJoin(**GOOD).start(dtype=dtype)

@@ -178,3 +178,14 @@ def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
     assert warned.count("CacheFolderWarning") == 1
     assert "PENSTOCK_CACHE_DIR" in warned
     assert run(OURS, tmp_path, **given)[0] == "4.0 1 0"  # the next process finds them there
+
+
+def test_a_given_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """Another one serves, and whoever has given it is told."""
+    taken = tmp_path / "file"
+    taken.write_text("")
+    given = {"PENSTOCK_CACHE_DIR": str(taken), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found, warned = run(OURS + "best_age(np.array([1]), 1)", tmp_path, **given)
+    assert found == "4.0 0 1"
+    assert warned.count("CacheFolderWarning") == 1
+    assert f"PENSTOCK_CACHE_DIR={taken} cannot" in warned

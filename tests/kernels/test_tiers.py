@@ -21,9 +21,11 @@ import penstock as ps
 from penstock.caching import Cache
 from penstock.joins.state import JoinState
 from penstock.kernels.ages import best_age
+from penstock.kernels.binding import bind
+from penstock.kernels.driver import Driver
 from penstock.kernels.interpreter import interpret, interpreted
 from penstock.kernels.jit import jit
-from penstock.kernels.tiers import FEW, Kernel, expecting
+from penstock.kernels.tiers import FEW, Kernel, expecting, only
 
 SOURCE = Path(__file__).parents[2] / "src"
 PART = 40  # arrivals between two changes of tier
@@ -36,7 +38,7 @@ n = {n}
 stream = dict(k=np.arange(n // 2) * 7 % 50, ts=np.arange(n // 2))
 join = ps.WindowJoin(within=100, budget=ps.Tuples(60), policy={policy!r})
 run = join.run(stream, stream, on="k", time="ts")
-print(run.stats.results, len(drive.overloads))
+print(run.stats.results, len(drive.late.overloads), len(drive.overloads))
 """
 
 
@@ -63,12 +65,30 @@ def arrivals(seed: int, n: int) -> tuple[np.ndarray, ...]:
     return stream, key, np.sort(rng.integers(0, n, n)), np.arange(n)
 
 
-def in_parts(state: JoinState, tiers: list[bool], batch: tuple[np.ndarray, ...]) -> tuple[Any, Any]:
-    """Pairs and events of a join that runs part by part, interpreted where `tiers` says so."""
+FORMS = ("interpreted", "bound", "inlined")
+
+
+def in_form(kernel: Any, form: str) -> Any:
+    """A driver in one of its forms."""
+    if form == "interpreted":
+        return interpreted(kernel)
+
+    def bound(policy: Any, store: Any, *rest: Any) -> Any:
+        return kernel.late(bind(policy, store), store, *rest)
+
+    def inlined(*given: Any) -> Any:
+        with only("inlined"):
+            return kernel(*given)
+
+    return bound if form == "bound" else inlined
+
+
+def in_parts(state: JoinState, forms: list[str], batch: tuple[np.ndarray, ...]) -> tuple[Any, Any]:
+    """Pairs and events of a join that runs part by part, with its driver in these forms."""
     kernel = state._kernel
     parts = []
-    for i, plain in enumerate(tiers):
-        state._kernel = interpreted(kernel) if plain else kernel
+    for i, form in enumerate(forms):
+        state._kernel = in_form(kernel, form)
         part = [array[i * PART : (i + 1) * PART] for array in batch]
         parts.append(state.process(*part, collect=True, log=True))
     parts.append(state.finish(collect=True, log=True))
@@ -77,13 +97,13 @@ def in_parts(state: JoinState, tiers: list[bool], batch: tuple[np.ndarray, ...])
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("policy", ["fifo", "gdj", "gdj:method=2", "clock-exp", "learned", "rand"])
-@given(st.integers(0, 10**6), st.lists(st.booleans(), min_size=2, max_size=8))
+@given(st.integers(0, 10**6), st.lists(st.sampled_from(FORMS), min_size=2, max_size=8))
 @settings(max_examples=20)
-def test_tiers_change_in_mid_stream(policy: str, seed: int, tiers: list[bool]) -> None:
-    batch = arrivals(seed, PART * len(tiers))
+def test_tiers_change_in_mid_stream(policy: str, seed: int, forms: list[str]) -> None:
+    batch = arrivals(seed, PART * len(forms))
     join = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy=policy)
-    pairs, log = in_parts(join.start(), [False] * len(tiers), batch)
-    mixed_pairs, mixed_log = in_parts(join.start(), tiers, batch)
+    pairs, log = in_parts(join.start(), ["interpreted"] * len(forms), batch)
+    mixed_pairs, mixed_log = in_parts(join.start(), forms, batch)
     assert mixed_pairs.tolist() == pairs.tolist()
     assert mixed_log.tolist() == log.tolist()
 
@@ -96,11 +116,11 @@ def test_snapshots_are_the_same(seed: int) -> None:
     batch = arrivals(seed, 200)
     join = ps.WindowJoin(within=60, budget=ps.Tuples(20), policy="gdj")
     stored = []
-    for plain in (False, True):
+    for form in FORMS:
         state = join.start()
-        in_parts(state, [plain] * 5, batch)
+        in_parts(state, [form] * 5, batch)
         stored.append([np.asarray(array).tobytes() for array in (*state.store, *_arrays(state.policy))])
-    assert stored[0] == stored[1]
+    assert stored[0] == stored[1] == stored[2]
 
 
 def _arrays(parts: Any) -> list[np.ndarray]:
@@ -111,17 +131,17 @@ def _arrays(parts: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("policy", ["fifo", "gdj", "auto"])
 def test_little_work_compiles_nothing(tmp_path: Path, policy: str) -> None:
-    found, kernels = run(JOIN.format(n=400, policy=policy), tmp_path)
+    found, kernels, _ = run(JOIN.format(n=400, policy=policy), tmp_path)
     assert kernels == "0"
     assert not list(tmp_path.iterdir())
     assert int(found) > 0
 
 
 def test_much_work_is_compiled_at_once(tmp_path: Path) -> None:
-    found, kernels = run(JOIN.format(n=FEW + 2, policy="fifo"), tmp_path)
-    assert kernels == "1"
+    found, *kernels = run(JOIN.format(n=FEW + 2, policy="fifo"), tmp_path)
+    assert kernels == ["1", "0"]  # for any policy, and with this one inside
     assert any(path.name.startswith("penstock.kernels.drive.drive-") for path in tmp_path.iterdir())
-    again, _ = run(JOIN.format(n=FEW + 2, policy="fifo"), tmp_path, PENSTOCK_TIER="interpreted")
+    again, *_ = run(JOIN.format(n=FEW + 2, policy="fifo"), tmp_path, PENSTOCK_TIER="interpreted")
     assert again == found
 
 
@@ -140,15 +160,15 @@ from penstock.kernels import tiers
 tiers.PATIENCE = 0.0
 state = ps.WindowJoin(within=100, budget=ps.Tuples(60), policy="fifo").start()
 began, at, longest = time.monotonic(), 0, 0.0
-while not drive.overloads and time.monotonic() - began < 240:
+while not drive.late.overloads and time.monotonic() - began < 240:
     rows = np.arange(at, at + 20)
     before = time.thread_time()
     state.process(rows % 2, rows % 7, rows, rows)
     longest = max(longest, time.thread_time() - before)
     at += 20
     time.sleep(0.02)
-compiled = sum(drive.stats.cache_misses.values())
-print(len(drive.overloads), compiled, longest < 1.0)
+compiled = sum(drive.late.stats.cache_misses.values())
+print(len(drive.late.overloads), compiled, longest < 1.0)
 """
     assert run(code, tmp_path) == ["1", "0", "True"]
 
@@ -183,7 +203,8 @@ def test_caches_give_the_same_in_both_tiers(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("PENSTOCK_TIER", "compiled")
         whole = Cache(policy, budget=20).request(keys)
         with monkeypatch.context() as patch:
-            patch.setattr(Kernel, "__call__", lambda self, *given: interpret(self, given), raising=False)
+            for kind in (Kernel, Driver):
+                patch.setattr(kind, "__call__", lambda self, *given: interpret(self, given), raising=False)
             plain = Cache(policy, budget=20).request(keys)
         assert plain.hit.tolist() == whole.hit.tolist()
         assert plain.slot.tolist() == whole.slot.tolist()
@@ -237,7 +258,7 @@ def _kernels_in(tree: ast.Module) -> list[ast.FunctionDef]:
 
 def test_a_tier_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_TIER", "compild")
-    with pytest.raises(ValueError, match="'compild'; allowed: compiled, interpreted"):
+    with pytest.raises(ValueError, match="'compild'; allowed: interpreted, compiled"):
         outcomes(np.float32(1))
 
 

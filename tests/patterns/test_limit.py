@@ -99,6 +99,53 @@ def ends_soon(strategy: str, text: str) -> None:
     assert run.matches.to_pylist()[0]["a"] == 0
 
 
+@pytest.mark.parametrize("parts", ["A a, B b, C c", "A a, B b, C d, C c"])
+@pytest.mark.parametrize("mixed", [False, True], ids=["in blocks", "mixed"])
+@pytest.mark.parametrize("options", [{"limit": 10}, {"count_only": True}], ids=["limit", "count"])
+def test_what_early_parts_forbid_is_found_once(parts: str, mixed: bool, options: dict[str, Any]) -> None:
+    """No A and B fit together; to try all pairs again for every C takes 6 seconds and more."""
+    pattern = ps.Pattern.parse(f"PATTERN SEQ({parts}, a.x > b.x) WITHIN 1000000")
+    size = 1_200
+    types = list("ABC") * size if mixed else sorted(list("ABC") * size)
+    events = {"type": types, "ts": list(range(3 * size)), "x": [int(each == "B") for each in types]}
+    with only("compiled"):
+        pattern.run({"type": list("ABCC"), "ts": [0, 1, 2, 3], "x": [0, 1, 0, 0]}, **options)
+        began = time.process_time()
+        run = pattern.run(events, **options)
+    assert time.process_time() - began < 4
+    assert run.stats.matches == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQ(A a, B b, C c, a.x > b.x)",
+        "SEQ(A a, B b, A d, C c, a.x > b.x, b.x > d.x)",
+        "SEQ(A a, B b, C c, a.x > b.x, c.x > a.x)",
+        "SEQ(A a, !D, B b, C c, a.x > b.x)",
+        "SEQ(A a, B b, !D, C c, a.x > b.x)",
+        "AND(A a, B b, C c, a.x > b.x)",
+        "SEQ(AND(A a, B b, a.x > b.x), C c)",
+    ],
+)
+@settings(LARGE, max_examples=25)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("AABBCCD"), st.integers(0, 3), st.integers(0, 2)), max_size=40),
+    width=st.integers(1, 12),
+)
+def test_pairs_that_fail_come_again_with_later_events(
+    text: str, rows: list[tuple[str, int, int]], width: int
+) -> None:
+    """What was found barren for one last event does not hide what newer events bring, nor shorter windows."""
+    types, values, steps = zip(*rows, strict=True) if rows else ((), (), ())
+    events = {"type": list(types), "ts": [sum(steps[: i + 1]) for i in range(len(steps))], "x": list(values)}
+    pattern = ps.Pattern.parse(f"PATTERN {text} WITHIN {width}")
+    wanted = pattern.run(events, strategy="iterative").matches.to_pylist()
+    assert pattern.run(events).matches.to_pylist() == wanted
+    assert pattern.run(events, limit=2).matches.to_pylist() == wanted[:2]
+    assert pattern.run(events, count_only=True).stats.matches == len(wanted)
+
+
 @every_strategy
 def test_a_stream_that_is_through_with_its_limit_searches_no_more(strategy: str) -> None:
     pattern = ps.Pattern.parse("PATTERN SEQ(A a, B b, C c, !D) WITHIN 1000000")

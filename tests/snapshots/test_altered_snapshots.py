@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,29 +15,41 @@ from tests.snapshots.operators import names
 ROOT = Path(__file__).parents[2]
 
 
-def survives(name: str, cases: int) -> None:
-    """Cases run in a process of their own; where it ends early, the case is named."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.snapshots.altered", name, "0", str(cases)],
+@pytest.fixture(scope="module")
+def altering() -> Iterator[subprocess.Popen[str]]:
+    """A process that runs cases in forks of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.snapshots.altered"],
         cwd=ROOT,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=550,
-        check=False,
-    )
-    done = run.stdout.split()
-    assert run.returncode == 0, f"{name}: case {len(done)} ended with {run.returncode}: {run.stderr[-2000:]}"
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def survives(altering: subprocess.Popen[str], name: str, cases: int) -> None:
+    """Cases run in a process of their own; where it ends early, the case is named."""
+    assert altering.stdin is not None
+    assert altering.stdout is not None
+    altering.stdin.write(json.dumps([name, "0", str(cases)]) + "\n")
+    altering.stdin.flush()
+    code, out, err = json.loads(altering.stdout.readline())
+    done = out.split()
+    assert code == 0, f"{name}: case {len(done)} ended with {code}: {err[-2000:]}"
     assert len(done) == cases
-    refused = int(run.stderr.split()[-2])
+    refused = int(err.split()[-2])
     assert refused >= cases // 10, "hardly anything is looked at"
 
 
 @pytest.mark.parametrize("name", names())
-def test_altered_snapshots(name: str) -> None:
-    survives(name, 60)
+def test_altered_snapshots(altering: subprocess.Popen[str], name: str) -> None:
+    survives(altering, name, 60)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", names())
-def test_many_altered_snapshots(name: str) -> None:
-    survives(name, 3_000)
+def test_many_altered_snapshots(altering: subprocess.Popen[str], name: str) -> None:
+    survives(altering, name, 3_000)

@@ -66,12 +66,16 @@ def until(condition: Callable[[], Any], seconds: float = 120, process: Any = Non
         if time.monotonic() > end:
             said = process.said() if process is not None else ""
             raise AssertionError(f"waited {seconds} s in vain\n{said}")
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found
 
 
 class Program:
-    """A process in a group of its own, and all that it starts."""
+    """A process in a group of its own, and all that it starts.
+
+    Its kernels are interpreted until their code is there, as those of users are: a program that is killed
+    while it compiles would begin anew each time.
+    """
 
     def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
         self.log = log
@@ -83,7 +87,7 @@ class Program:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **(env or {})},
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_TIER": "", **(env or {})},
                 start_new_session=True,
             )
         self.pid = self.process.pid

@@ -242,10 +242,15 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             count_bytes=int(budget.n * COUNT_SHARE / 2),
             choosing_bytes=allowance_of(config.policy, budget.n),
         )
-    laid_out = _laid_out(config, budget, allocation, weights)
-    if laid_out is None and config.policy.chooses:  # the first candidate may still fit in, alone
-        config = dataclasses.replace(config, choosing_bytes=0)
+    try:
         laid_out = _laid_out(config, budget, allocation, weights)
+        if laid_out is None and config.policy.chooses:  # the first candidate may still fit in, alone
+            config = dataclasses.replace(config, choosing_bytes=0)
+            laid_out = _laid_out(config, budget, allocation, weights)
+    except (MemoryError, ValueError) as error:  # the latter from NumPy, for more than it can address
+        raise BudgetError(
+            f"The tables for {budget} cannot be allocated on this machine; give a smaller budget."
+        ) from error
     if laid_out is not None:
         return laid_out
     bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))

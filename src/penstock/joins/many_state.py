@@ -16,7 +16,7 @@ from penstock.joins import snapshot as snapshots
 from penstock.joins.config import beginning
 from penstock.joins.many_invariants import check_many
 from penstock.kernels import counts
-from penstock.kernels.drive import LOGGED, PAIRS
+from penstock.kernels.drive import LOGGED, PAIRS, drive
 from penstock.kernels.hooks import match_key
 from penstock.kernels.interpreter import interpreted
 from penstock.kernels.layout import (
@@ -33,13 +33,13 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
-from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew, drive_many
+from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew
 from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
 from penstock.kernels.many_stream import ManyFlow, new_many_flow
 from penstock.kernels.tiers import Pace, expecting
 from penstock.policies.base import Policy, Setting
 from penstock.soundness import check_apart, check_index, check_parts, check_shapes, looked_over
-from penstock.window import Resolved
+from penstock.window import Resolved, UnitWatch
 
 CHUNK = 1 << 16  # arrivals per call of the driver, so that tables that grow do not grow ahead of need
 FIRST_ROOM = 1 << 16  # results
@@ -148,17 +148,13 @@ class ManyState:
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
         self.config, self.store, self.index, self.policy = config, store, index, policy
         self._pace = Pace()
-        driver = self._driver()
-        self._kernel: Callable[..., int] = driver if config.policy.compiled else interpreted(driver)
-
-    @staticmethod
-    def _driver() -> Callable[..., int]:
-        """The kernel that processes a part of a batch."""
-        return drive_many
+        self._kernel: Callable[..., int] = drive if config.policy.compiled else interpreted(drive)
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
         """Process a part of a batch from `start`; how far it came before the room for rows was used up."""
         return self._kernel(self.policy, self.store, self.index, part, out, start)
+
+    unit_watch: UnitWatch | None = None
 
     def process(
         self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
@@ -180,6 +176,8 @@ class ManyState:
             )
         if lengths[0]:
             self._check_order(batch)
+        if self.unit_watch is not None:
+            self.unit_watch.see(batch.time)
         return self._run(batch, collect, log)
 
     def _check_order(self, batch: ManyBatch) -> None:

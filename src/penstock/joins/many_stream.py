@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from penstock.arrays import time_dtype
 from penstock.budget import Fraction, Tuples, budget_of
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins import snapshot as snapshots
@@ -25,11 +26,11 @@ from penstock.kernels.drive import LOG_EVICTED
 from penstock.kernels.layout import ARRIVAL, KEY, ROW, STREAM, TIME
 from penstock.kernels.many import ManyBatch, ManyOut, apportion
 from penstock.kernels.many_index import HELD, Index
-from penstock.kernels.many_stream import advance_many, drive_many_stream
+from penstock.kernels.many_stream import ManyStream, advance_many
 from penstock.kernels.stream import LATE
 from penstock.policies import get
 from penstock.soundness import check_flow, looked_over
-from penstock.window import window_of
+from penstock.window import UnitWatch, window_of
 
 
 class ManyStreamState(KeepsRows, ManyState):
@@ -59,10 +60,6 @@ class ManyStreamState(KeepsRows, ManyState):
         super().__init__(config)
         self.flow = config.build_flow()
         self.store.clock[:] = beginning(config.time_dtype)
-
-    @staticmethod
-    def _driver() -> Callable[..., int]:
-        return drive_many_stream
 
     def advance(self, *reached: float | None) -> None:
         """The streams have come this far, as a watermark says; what expires by it goes with the next
@@ -115,7 +112,7 @@ class ManyStreamState(KeepsRows, ManyState):
         check_times(batch.time)
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
-        return self._kernel(self.policy, self.store, self.index, self.flow, part, out, start)
+        return self._kernel(self.policy, self.store, ManyStream(self.index, self.flow), part, out, start)
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
@@ -175,7 +172,7 @@ def start_many(
             "allocation='proportional' goes by all that the streams will bring, which they do not tell; use "
             "'unified', 'equal' or 'credit'."
         )
-    dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
+    dtype = time_dtype(dtype)
     resolved = window.resolve(unit)
     behind = behind_of(lateness, unit, resolved, streams)
     limits = [budget.n] if allocation == "unified" else apportion(budget.n, np.ones(streams))
@@ -190,4 +187,6 @@ def start_many(
         seed=int(seed),
         lateness=behind,
     )
-    return ManyStreamState(config)
+    state = ManyStreamState(config)
+    state.unit_watch = UnitWatch(window, unit)
+    return state

@@ -41,18 +41,20 @@ from penstock.kernels.layout import (
     TIME,
     Store,
 )
+from penstock.kernels.pairs import new_pair_index
 from penstock.kernels.places import Places, listed_bytes
 from penstock.kernels.scholar import check_scholar
-from penstock.kernels.stream import drive_stream
 from penstock.kernels.ticks import drive_ticks
 from penstock.kernels.tiers import Pace, expecting
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_open, looked_over
+from penstock.window import UnitWatch
 
 CHUNK = 1 << 16  # arrivals per call of a driver
 GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
 FIRST_ROOM = 1 << 16  # pairs
+INDEX = new_pair_index()
 CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
 FLOATS = "For times that are fractions, start the state with dtype=float."
 
@@ -83,6 +85,7 @@ class JoinState:
     """
 
     warns = True  # that a sample is biased, once
+    unit_watch: UnitWatch | None = None
 
     def __init__(
         self,
@@ -131,6 +134,8 @@ class JoinState:
         )
         self._check_batch(batch)
         self._watch.see(batch.stream, batch.time)
+        if self.unit_watch is not None:
+            self.unit_watch.see(batch.time)
         if self.config.step == "tick":
             batch = self._hold_back(batch)
         out = self._run(batch, collect, log)
@@ -234,7 +239,7 @@ class JoinState:
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
         """Process a part of a batch from `start`; how far it came before the room for pairs was used up."""
-        return self._kernel(self.policy, self.store, part, out, start)
+        return self._kernel(self.policy, self.store, INDEX, part, out, start)
 
     def _follow(self, policy: Policy) -> None:
         """Change to the policy that does best on the sample."""
@@ -360,9 +365,9 @@ class JoinState:
             if state._open is not None:
                 check_open(state._open, _empty(config), config.payload is not None)
             state._first = extra.get("first", _earliest(store))
-        state._kernel = _kernel_for(config)
-        state._pace = Pace()
-        state._watch = RateWatch(config)
+            state._kernel = _kernel_for(config)
+            state._pace = Pace()
+            state._watch = RateWatch(config)
         return state
 
     def check(self) -> None:
@@ -384,8 +389,6 @@ def _earliest(store: Store) -> float:
 def _kernel_for(config: Config) -> Callable[..., int]:
     """The driver of a config; interpreted where the policy is plain Python."""
     kernel = drive_ticks if config.step == "tick" else drive
-    if config.lateness is not None:
-        kernel = drive_stream
     return kernel if config.policy.compiled else interpreted(kernel)
 
 

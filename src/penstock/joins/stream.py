@@ -193,9 +193,9 @@ class StreamState(KeepsRows, JoinState):
     def restore(cls, data: bytes) -> StreamState:
         """The state that `snapshot` gave; it goes on exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
-        state = cls(config)
-        flow, sketch = state.flow, state.sketch
         with looked_over():
+            state = cls(config)
+            flow, sketch = state.flow, state.sketch
             state.store = store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import check_reach, exact_floats
+from penstock.arrays import check_reach, exact_floats, time_dtype
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
@@ -26,7 +26,7 @@ from penstock.kernels.tiers import expecting
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
 from penstock.units import time_unit
-from penstock.window import Resolved, warn_unit, window_of
+from penstock.window import Resolved, UnitWatch, warn_unit, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
 STEPS = ("arrival", "tick")
@@ -242,6 +242,7 @@ class WindowJoin:
             numeric=numeric,
         )
         warn_biased(unequal_shares(state.config), stacklevel=2)
+        state.unit_watch = UnitWatch(self.within, unit)
         return state
 
     def new_state(
@@ -281,7 +282,7 @@ class WindowJoin:
             if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
                 raise PenstockError(f"{option}={given!r} is not allowed; it is a number of bytes from 0 up.")
         window = self.within.resolve(time_unit(unit))
-        dtype = np.dtype(np.float64 if np.issubdtype(dtype, np.floating) else np.int64)
+        dtype = time_dtype(dtype)
         config = self._config(
             window,
             dtype,

@@ -114,7 +114,7 @@ def serve() -> None:
         with _turn(), contextlib.suppress(Exception):  # whoever asked meets the error, compiling it there
             kernel = getattr(importlib.import_module(module), name)
             if not kernel.cached(signature):
-                kernel.compile(signature)
+                kernel.get_ready(signature)
 
 
 @contextlib.contextmanager

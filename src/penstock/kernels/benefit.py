@@ -92,7 +92,10 @@ def new_outlook(width: int, places: int, spots: int, table: int, deep: int, reac
 @jit
 def set_exponential(outlook, r, alpha, left_out):
     """Weights exp(-d / alpha), as far as there is room and they are not negligible."""
-    reach = min(outlook.weight.shape[1] - 1, np.int64(math.ceil(-alpha * math.log(left_out))))
+    reach = np.int64(outlook.weight.shape[1] - 1)
+    wanted = -alpha * math.log(left_out)
+    if wanted < reach:  # compared first: beyond 64 bits it cannot be converted
+        reach = np.int64(math.ceil(wanted))
     outlook.par[r, ALPHA] = alpha
     outlook.ints[r, EXPONENTIAL] = 1
     outlook.ints[r, REACH] = max(reach, 1)

@@ -15,9 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import borrow, driver, hook, jit
+from penstock.kernels.driver import driver
+from penstock.kernels.hook_calls import hook
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import power_of_two
 from penstock.kernels.random import new_generators
+from penstock.kernels.ref import borrow
 
 # Columns of an entry, 64 bits wide. Entry 0 is none.
 KEY = 0
@@ -60,6 +63,7 @@ class Cache(NamedTuple):
 
 
 Cache.widths = {"e64": 4, "e32": 8}  # type: ignore[attr-defined]
+Cache.hooks = __name__  # type: ignore[attr-defined]
 Cache.tables = ("e64", "e32")  # type: ignore[attr-defined]
 
 
@@ -83,33 +87,33 @@ def new_cache(capacity: int, seed: int) -> Cache:
 
 
 @hook
-def asked(policy, cache, key):
+def asked(policy, cache, key: int) -> None:
     """A request has come, hit or miss; policies that count keys count here."""
 
 
 @hook
-def used(policy, cache, slot):
+def used(policy, cache, slot: int) -> None:
     """A request has hit this entry."""
 
 
 @hook
-def entered(policy, cache, slot):
+def entered(policy, cache, slot: int) -> None:
     """An entry has been filled."""
 
 
 @hook
-def gone(policy, cache, slot):
+def gone(policy, cache, slot: int) -> None:
     """An entry is about to be emptied."""
 
 
 @hook
-def worst(policy, cache):
+def worst(policy, cache) -> int:
     """The entry that goes from a full cache."""
     return 0
 
 
 @hook
-def refuses(policy, cache, key, slot):
+def refuses(policy, cache, key: int, slot: int) -> bool:
     """Whether a newcomer is worth less than the entry that would go for it."""
     return False
 
@@ -146,7 +150,7 @@ def tally(uses, hit, slot):
             uses[slot[i]] = uses[slot[i]] + 1 if hit[i] != 0 else 1
 
 
-@jit
+@driver
 def settle(policy, cache, slots, uses, most):
     """Tell a new policy of all entries, from the least recently used on, as if each had been used anew."""
     _settle(borrow(policy), borrow(cache), slots, uses, most)
@@ -167,9 +171,14 @@ def _settle(policy, cache, slots, uses, most):
             used(policy, cache, slot)
 
 
-@jit
+@driver
 def forget(policy, cache, key):
     """Empty the entry of a key, if it has one: what it stands for has changed. O(1), and the policy's."""
+    return _forget(borrow(policy), borrow(cache), key)
+
+
+@jit
+def _forget(policy, cache, key):
     slot = find(cache, key)
     if slot != 0:
         empty(policy, cache, slot)

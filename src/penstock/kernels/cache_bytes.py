@@ -22,7 +22,9 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
-from penstock.kernels.jit import borrow, driver, jit
+from penstock.kernels.driver import driver
+from penstock.kernels.jit import jit
+from penstock.kernels.ref import borrow
 
 # Columns of `bytes`.
 TAKEN = 0

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import COUNT, ENTRY, HEAD, HIGH_KEY, HIGH_TUPLE, NODE, SIDE
+from penstock.kernels.ref import prefetch
 
 # Columns of a key (32 bits) that belong to its blocks.
 WIDTHS = 7  # logarithm of the size of its block, a byte per side

@@ -58,9 +58,19 @@ def folder() -> Path:
     `PENSTOCK_CACHE_DIR`, `penstock` below `NUMBA_CACHE_DIR`, `penstock/kernels` below `XDG_CACHE_HOME` or the
     user's `.cache`, and a temporary folder of the user's, with a warning.
     """
+    refused = None
     for path in _candidates():
         if _can_write(path):
+            if refused is not None:
+                warnings.warn(
+                    f"Penstock keeps compiled kernels in {path}, since PENSTOCK_CACHE_DIR={refused} cannot "
+                    "be written; set it to a folder that can be.",
+                    CacheFolderWarning,
+                    stacklevel=2,
+                )
             return path
+        if os.environ.get("PENSTOCK_CACHE_DIR"):
+            refused = refused or path
     path = _temporary()
     warnings.warn(
         f"Penstock keeps compiled kernels in {path}, since no other folder can be written; they are compiled "

@@ -1,6 +1,10 @@
-"""The driver of the window join, one arrival at a time: expire, probe, admit.
+"""The driver of joins, one arrival at a time: expire, probe, admit.
 
-A batch is processed up to its end or to the point where the room for pairs is used up; what the driver
+It is the same for two streams and for many, in step or each at its own pace. What differs is where tuples are
+found and how far time has come: the index. Its class decides what the hooks below do (`pairs`, `stream`,
+`many`, `many_stream`). These are bound when the driver is compiled, unlike those of a policy.
+
+A batch is processed up to its end or to the point where the room for results is used up; what the driver
 returns is where to go on.
 """
 
@@ -10,63 +14,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels import ring
-from penstock.kernels.hooks import (
-    arrive,
-    enter,
-    fetch,
-    leave,
-    lost,
-    make_room,
-    match_key,
-    open_key,
-    overdue,
-)
-from penstock.kernels.jit import borrow, driver, jit, prefetch
-from penstock.kernels.layout import (
-    ARRIVALS,
-    COUNT,
-    DROPPED,
-    ENTRY,
-    EVICTED,
-    EXPIRED,
-    HEAD,
-    KEY,
-    MATCHED,
-    NEXT,
-    NUMBER,
-    OVERSIZE,
-    P_BYTES,
-    PINNED,
-    REFUSED,
-    RESULTS,
-    ROW,
-    ROWS,
-    SHED,
-    STEPS,
-    STREAM,
-    TIME,
-    WARMUP,
-    WINDOW,
-    add_key,
-    bucket_of,
-    drop_key,
-    find_key,
-    fits,
-    free_tuple,
-    link,
-    lived_out,
-    take_tuple,
-    unlink,
-)
+from penstock.kernels.driver import driver
+from penstock.kernels.hook_calls import hook
+from penstock.kernels.hooks import lost
+from penstock.kernels.jit import jit
+from penstock.kernels.layout import ARRIVALS, DROPPED, SHED, STEPS
 from penstock.kernels.random import DROPS, uniform
+from penstock.kernels.ref import borrow
 
 # What a log entry says of a tuple.
 LOG_EVICTED = 0
 LOG_EXPIRED = 1
 LOG_DROPPED = 2
-
-AHEAD = 3  # arrivals
+LOG_LATE = 3  # an arrival behind its stream's progress, which may have missed what had expired
 
 PAIRS = 0
 LOGGED = 1
@@ -91,156 +51,97 @@ class Out(NamedTuple):
     ends: np.ndarray  # how much of pairs and log is filled
 
 
+@hook
+def room_for_results(index, out):
+    """How many results `out` has room for in all; 0 if they are only counted."""
+    return 0
+
+
+@hook
+def begin(index, policy, store, out):
+    """A batch, or the rest of one, begins."""
+
+
+@hook
+def look_ahead(index, policy, store, batch, i):
+    """Have the memory on its way that the arrivals after arrival i will need."""
+
+
+@hook
+def shed(index, store, batch, out, i):
+    """Arrival i is dropped before it probes: a chance to count what it would have found."""
+
+
+@hook
+def advance(index, policy, store, out, stream, time):
+    """Time goes on to an arrival, and tuples expire by it. Whether the arrival is late."""
+    return False
+
+
+@hook
+def retreat(index, store, stream):
+    """Take back the advance for an arrival that will be processed later."""
+
+
+@hook
+def probe(index, store, batch, i):
+    """How many results arrival i completes, and the row of its key."""
+    return np.int64(0), np.int64(0)
+
+
+@hook
+def arrived(index, policy, store, batch, out, i, late, entry):
+    """Arrival i counts from now on; what it is admitted with: the row of its key, or a count."""
+    return entry
+
+
+@hook
+def matched(index, policy, store, batch, out, i, found, entry, arrival):
+    """Arrival i completes results: the policy is told, and they are counted and written."""
+
+
+@hook
+def admit(index, policy, store, batch, out, i, entry, arrival):
+    """Let arrival i enter, at the expense of others where need be."""
+
+
 @driver
-def drive(policy, store, batch, out, start):
-    """Process a batch from `start`; the first arrival not processed, if pairs ran out of room."""
-    return _drive(borrow(policy), borrow(store), borrow(batch), borrow(out), start)
+def drive(policy, store, index, batch, out, start):
+    """Process a batch from `start`; the first arrival not processed, if results ran out of room."""
+    return _drive(borrow(policy), borrow(store), borrow(index), borrow(batch), borrow(out), start)
 
 
 @jit
-def _drive(policy, store, batch, out, start):
+def _drive(policy, store, index, batch, out, start):
     meta = store.meta
-    collect = out.pairs.shape[0] > 0
-    for i in range(start, batch.key.shape[0]):
-        look_ahead(policy, store, batch, i)
+    room = room_for_results(index, out)
+    begin(index, policy, store, out)
+    for i in range(start, batch.stream.shape[0]):
+        look_ahead(index, policy, store, batch, i)
         stream = np.int64(batch.stream[i])
         dropped = draw_drop(store, stream)
         if dropped and meta[SHED] != 0:
+            shed(index, store, batch, out, i)
             count_dropped(store, out, batch, i)
             meta[STEPS] += 1
             continue
-        advance(store, stream, batch.time[i])
-        expire(policy, store, out)
-        other = 1 - stream
-        key = batch.key[i]
-        entry = find_key(store, key)
-        matches = store.k32[entry, COUNT + other]
-        if collect and out.ends[PAIRS] + matches > out.pairs.shape[0]:
+        late = advance(index, policy, store, out, stream, batch.time[i])
+        found, entry = probe(index, store, batch, i)
+        if room > 0 and out.ends[PAIRS] + found > room:
             undraw_drop(store, stream)
-            retreat(store, stream)
+            retreat(index, store, stream)
             return i
         arrival = meta[ARRIVALS]
         meta[ARRIVALS] += 1
-        arrive(policy, store, stream, key, entry)
-        if matches > 0:
-            match_key(policy, store, entry, other, arrival)
-            meta[MATCHED] += matches
-            if meta[STEPS] >= meta[WARMUP]:
-                meta[RESULTS] += matches
-                out.counts[i] += matches
-                if collect:
-                    emit(store, out, entry, stream, batch.row[i])
+        entry = arrived(index, policy, store, batch, out, i, late, entry)
+        if found > 0:
+            matched(index, policy, store, batch, out, i, found, entry, arrival)
         if dropped:
             count_dropped(store, out, batch, i)
         else:
-            entry = pin(policy, store, key, entry)
-            admit(policy, store, batch, out, i, store.clock[stream], entry, arrival)
-            unpin(store)
+            admit(index, policy, store, batch, out, i, entry, arrival)
         meta[STEPS] += 1
-    return batch.key.shape[0]
-
-
-@jit
-def look_ahead(policy, store, batch, i):
-    """Have the memory on its way that the next arrivals will need: the bucket, the key, and more."""
-    if i + 3 * AHEAD < batch.key.shape[0]:
-        prefetch(store.buckets, bucket_of(store, batch.key[i + 3 * AHEAD]))
-        entry = store.buckets[bucket_of(store, batch.key[i + 2 * AHEAD])]
-        prefetch(store.k64, 8 * np.int64(entry))
-        entry = store.buckets[bucket_of(store, batch.key[i + AHEAD])]
-        fetch(policy, store, np.int64(entry), 1 - np.int64(batch.stream[i + AHEAD]))
-
-
-@jit
-def advance(store, stream, time):
-    """Set the clocks to the time of an arrival; in a window of rows each stream counts its own."""
-    if store.meta[WINDOW] == ROWS:
-        store.clock[stream] += 1
-    else:
-        for each in range(2):
-            store.clock[each] = time
-
-
-@jit
-def retreat(store, stream):
-    """Take back the advance for an arrival that will be processed later."""
-    if store.meta[WINDOW] == ROWS:
-        store.clock[stream] -= 1
-
-
-@jit
-def expire(policy, store, out):
-    """Take out every tuple that can match no more."""
-    for stream in range(store.ends.shape[0]):
-        slot = ring.oldest(store, stream)
-        while slot != 0 and lived_out(store, slot):
-            store.meta[EXPIRED] += 1
-            log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
-            remove(policy, store, slot)
-            slot = ring.oldest(store, stream)
-
-
-@jit
-def admit(policy, store, batch, out, i, time, entry, arrival):
-    """Let an arrival enter its pool, at the expense of others where need be.
-
-    `time` is that of its stream's clock: its own, or its number in the stream for a window of rows. Gives the
-    tuple's row, 0 if the arrival was refused.
-    """
-    stream, size = np.int64(batch.stream[i]), np.int64(0)
-    if batch.size.shape[0] > 0:
-        size = batch.size[i]
-    pool = store.pool_of[stream]
-    if store.pools[pool, P_BYTES] >= 0 and size > store.pools[pool, P_BYTES]:
-        store.meta[OVERSIZE] += 1
-        refuse(store, out, batch, i)
-        return np.int64(0)
-    store.entering[0] = time
-    store.meta[NUMBER] = arrival
-    while True:
-        slot = overdue(policy, store, stream)
-        if slot == 0:
-            if fits(store, pool, size):
-                break
-            slot = make_room(policy, store, pool, stream, entry)
-            if slot == 0:
-                refuse(store, out, batch, i)
-                return np.int64(0)
-        evict(policy, store, out, slot)
-    slot = take_tuple(store, stream, stream, batch.row[i], time, size, arrival)
-    link(store, slot, entry)
-    ring.append(store, stream, slot)
-    enter(policy, store, slot)
-    return np.int64(slot)
-
-
-@jit
-def remove(policy, store, slot):
-    """Take a tuple out of the store."""
-    leave(policy, store, slot)
-    unlink(store, slot)
-    ring.remove(store, slot)
-    free_tuple(store, slot)
-
-
-@jit
-def evict(policy, store, out, slot):
-    """Take a tuple out of the store before its time."""
-    stream = np.int64(store.t32[slot, STREAM])
-    store.meta[EVICTED] += 1
-    lost(out, store, stream, store.k64[store.t32[slot, ENTRY], KEY], store.time[slot, TIME])
-    log(store, out, LOG_EVICTED, stream, store.t64[slot, ROW])
-    remove(policy, store, slot)
-
-
-@jit
-def refuse(store, out, batch, i):
-    """Count an arrival that does not enter as evicted."""
-    stream = np.int64(batch.stream[i])
-    store.meta[EVICTED] += 1
-    store.meta[REFUSED] += 1
-    lost(out, store, stream, batch.key[i], batch.time[i])
-    log(store, out, LOG_EVICTED, stream, batch.row[i])
+    return batch.stream.shape[0]
 
 
 @jit
@@ -250,25 +151,6 @@ def count_dropped(store, out, batch, i):
     store.meta[DROPPED] += 1
     lost(out, store, stream, batch.key[i], batch.time[i])
     log(store, out, LOG_DROPPED, stream, batch.row[i])
-
-
-@jit
-def pin(policy, store, key, entry):
-    """Give a key a row that stays while its arrival is admitted."""
-    if entry == 0:
-        entry = add_key(store, key)
-        open_key(policy, store, entry)
-    store.meta[PINNED] = entry
-    return entry
-
-
-@jit
-def unpin(store):
-    """The arrival is done: its key goes if no tuple of it is buffered."""
-    entry = store.meta[PINNED]
-    store.meta[PINNED] = 0
-    if store.k32[entry, COUNT] + store.k32[entry, COUNT + 1] == 0:
-        drop_key(store, entry)
 
 
 @jit
@@ -282,19 +164,6 @@ def undraw_drop(store, stream):
     """Take back the draw for an arrival that will be processed later."""
     if store.chance[stream] > 0.0:
         store.random[DROPS] -= np.uint64(0x9E3779B97F4A7C15)
-
-
-@jit
-def emit(store, out, entry, stream, row):
-    """Write the pairs of an arrival with the other stream's tuples of its key, oldest first."""
-    at = out.ends[PAIRS]
-    slot = store.k32[entry, HEAD + 1 - stream]
-    while slot != 0:
-        out.pairs[at, stream] = row
-        out.pairs[at, 1 - stream] = store.t64[slot, ROW]
-        at += 1
-        slot = store.t32[slot, NEXT]
-    out.ends[PAIRS] = at
 
 
 @jit

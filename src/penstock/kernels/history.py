@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.counts import count_more
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import jit
+from penstock.kernels.ref import borrow
 
 SCALES = 4
 RATES = SCALES + 1  # per stream: the scales, and the time since the beginning

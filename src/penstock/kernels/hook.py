@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 HOOKS: list[Hook] = []  # all that there are
 
@@ -12,7 +15,8 @@ HOOKS: list[Hook] = []  # all that there are
 class Hook:
     """A function with one implementation per policy state class, and a default.
 
-    The implementations are plain functions; Numba makes them parts of the driver that calls the hook.
+    The implementations are plain functions. They become parts of the driver that calls the hook, or are bound
+    to it late, by address; for the latter the default says of which types arguments and result are.
     """
 
     def __init__(self, default: Callable[..., Any]) -> None:
@@ -46,3 +50,39 @@ class Hook:
             return implementation
 
         return register
+
+    @functools.cached_property
+    def declared(self) -> tuple[str, ...]:
+        """The types of the result and of all arguments but the first two, as the default is annotated.
+
+        Nothing if it is not: then the hook cannot be bound late.
+        """
+        found = dict(self.default.__annotations__)
+        result = found.pop("return", None)
+        return () if result is None else (result, *found.values())
+
+    def idle_for(self, state_class: type) -> bool:
+        """Whether there is nothing to do for a state class: no result, and an empty function."""
+        if self.declared[0] != "None":
+            return False
+        steps = [each.opname for each in dis.get_instructions(self.of(state_class))]
+        return steps == [each.opname for each in dis.get_instructions(_nothing)]
+
+
+def _nothing() -> None:
+    """Does nothing."""
+
+
+def family(module: str) -> list[Hook]:
+    """The hooks of a module that can be bound late, in the order of their definition."""
+    return [each for each in HOOKS if each.default.__module__ == module and each.declared]
+
+
+class Bound(NamedTuple):
+    """A policy as a driver knows it that is compiled for all of them (see `binding`)."""
+
+    table: np.ndarray  # the address of its state, then that of each hook; 0: there is nothing to do
+    memory: np.ndarray  # its state as compiled code sees it
+
+
+Bound.points_at = "table"  # type: ignore[attr-defined]

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import ARRIVAL, COUNT, HEAD, TIME, USE, lifetime
+from penstock.kernels.ref import prefetch
 
 TOP = 1 << 13  # nodes above this one are few and often used
 LONGEST = 2.0**62  # lifetime

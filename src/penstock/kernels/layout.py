@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.random import new_generators
+from penstock.kernels.ref import prefetch
 
 # Columns of a key, 64 bits wide.
 KEY = 0  # the code of the key
@@ -130,6 +131,7 @@ Store.widths = {  # type: ignore[attr-defined]
     "ends": 2,
     "pools": POOL,
 }
+Store.hooks = "penstock.kernels.hooks"  # type: ignore[attr-defined]
 Store.tables = ("k64", "k32", "t64", "t32", "f64", "time")  # type: ignore[attr-defined]
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from penstock.kernels import ring
 from penstock.kernels.counts import count_key, has_room
 from penstock.kernels.drive import LOG_EVICTED, LOG_EXPIRED, LOGGED, PAIRS, log
+from penstock.kernels.driver import driver
 from penstock.kernels.hooks import changed, enter, leave, match_key
-from penstock.kernels.jit import borrow, driver, jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
     ARRIVALS,
     EVICTED,
@@ -65,6 +66,7 @@ from penstock.kernels.many import free_with_key_row, take_key_row, victim
 from penstock.kernels.many_index import COUNTING, HEEDING
 from penstock.kernels.programs import Columns, Conditions
 from penstock.kernels.queue import file_again, file_newcomer, front, new_queue
+from penstock.kernels.ref import borrow, prefetch
 from penstock.kernels.stream import Expiry
 
 

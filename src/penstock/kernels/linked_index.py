@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.counts import Counts, counted
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import FREE_KEY, HIGH_KEY, META, ROW, add_key, drop_key, find_key, power_of_two
 from penstock.kernels.many_index import COUNTING
+from penstock.kernels.ref import borrow
 
 # Columns of a row of the index, 32 bits wide; KEY and LINK are as in the store.
 OLDEST, NEWEST, LENGTH = 8, 9, 10

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import jit
+from penstock.kernels.ref import borrow
 
 ORIGIN = 2  # beside start and end, the third time that may bound a life
 

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.kernels.driver import driver
 from penstock.kernels.hooks import match_key
-from penstock.kernels.jit import borrow, driver, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.linked import let_in
 from penstock.kernels.linked_index import LAST_USE, USED, first_key
 from penstock.kernels.many_index import HEEDING
+from penstock.kernels.ref import borrow
 
 
 class LinkedSettlers(NamedTuple):

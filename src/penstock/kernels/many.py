@@ -1,4 +1,4 @@
-"""The driver of joins of many streams: several joins at once, each over two or more streams.
+"""Joins of many streams in step: several joins at once, each over two or more streams.
 
 A tuple takes part in every join of its stream, so it cannot hang in the chain of one key: the chains of
 the joins are in an index of their own (`many_index`). In the store every tuple has the key row of its own
@@ -13,12 +13,24 @@ import numpy as np
 
 from penstock.kernels import ring
 from penstock.kernels.counts import count_key, counted
-from penstock.kernels.drive import AHEAD, LOG_EVICTED, LOG_EXPIRED, PAIRS, log
+from penstock.kernels.drive import (
+    LOG_EVICTED,
+    LOG_EXPIRED,
+    PAIRS,
+    admit,
+    advance,
+    arrived,
+    log,
+    look_ahead,
+    matched,
+    probe,
+    room_for_results,
+)
+from penstock.kernels.driver import driver
 from penstock.kernels.hooks import arrive, enter, leave, lowest, make_room, match_key, score
-from penstock.kernels.jit import borrow, driver, jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
     ARRIVAL,
-    ARRIVALS,
     COUNT,
     ENTRY,
     EVICTED,
@@ -33,7 +45,6 @@ from penstock.kernels.layout import (
     REFUSED,
     RESULTS,
     ROW,
-    STEPS,
     STREAM,
     TAIL,
     USE,
@@ -49,11 +60,15 @@ from penstock.kernels.many_index import (
     HEEDING,
     OLDEST,
     YOUNGER,
+    Index,
     capped,
+    find_all,
     link,
-    probe,
     unlink,
 )
+from penstock.kernels.ref import borrow, prefetch
+
+AHEAD = 3  # arrivals
 
 
 class ManyBatch(NamedTuple):
@@ -74,52 +89,73 @@ class ManyOut(NamedTuple):
     ends: np.ndarray  # how much of rows and log is filled
 
 
-@driver
-def drive_many(policy, store, index, batch, out, start):
-    """Process a batch from `start`; the index of the first arrival not processed, if rows ran out of room.
+@room_for_results.on(Index)
+def _room(index, out):
+    return out.rows.shape[0]
 
-    O(joins and participants) per arrival plus the policy's share, O(1) per matched tuple if it heeds them.
-    """
-    return _drive_many(borrow(policy), borrow(store), borrow(index), borrow(batch), borrow(out), start)
+
+@look_ahead.on(Index)
+def _look_ahead(index, policy, store, batch, i):
+    fetch_next(index, batch, i)
+
+
+@advance.on(Index)
+def _advance(index, policy, store, out, stream, time):
+    store.clock[:] = time
+    expire(policy, store, index, out)
+    return False
+
+
+@probe.on(Index)
+def _probe(index, store, batch, i):
+    return find_all(index, batch.key[i], np.int64(batch.stream[i])), np.int64(0)
+
+
+@arrived.on(Index)
+def _arrived(index, policy, store, batch, out, i, late, entry):
+    return count_or_tell(policy, store, index, batch, i)
+
+
+@matched.on(Index)
+def _matched(index, policy, store, batch, out, i, found, entry, arrival):
+    stream = np.int64(batch.stream[i])
+    count_results(store, index, out, i, stream, found)
+    for place in range(index.scheme.degree[stream]):
+        if index.product[place] > 0:
+            if index.meta[HEEDING] != 0:
+                match(policy, store, index, stream, place, arrival)
+            if out.rows.shape[0] > 0:
+                emit(store, index, out, stream, place, batch.row[i])
+
+
+@admit.on(Index)
+def _admit(index, policy, store, batch, out, i, entry, arrival):
+    let_in(policy, store, index, batch, out, i, entry, arrival)
 
 
 @jit
-def _drive_many(policy, store, index, batch, out, start):
-    meta = store.meta
-    collect = out.rows.shape[0] > 0
-    for i in range(start, batch.stream.shape[0]):
-        look_ahead(index, batch, i)
-        stream = np.int64(batch.stream[i])
-        store.clock[:] = batch.time[i]
-        expire(policy, store, index, out)
-        found = probe(index, batch.key[i], stream)
-        if collect and out.ends[PAIRS] + found > out.rows.shape[0]:
-            return i
-        arrival = meta[ARRIVALS]
-        meta[ARRIVALS] += 1
-        count = np.int64(0)
-        if index.meta[COUNTING] != 0:
-            count = count_arrival(store, index, batch.key[i], stream)
-        else:
-            arrive(policy, store, stream, first_key(batch.key[i]), 0)
-        if found > 0:
-            out.counts[i] = found
-            meta[RESULTS] = capped(meta[RESULTS], found)
-            for place in range(index.scheme.degree[stream]):
-                if index.product[place] > 0:
-                    join = index.scheme.join[stream, place]
-                    index.found[join] = capped(index.found[join], index.product[place])
-                    if index.meta[HEEDING] != 0:
-                        match(policy, store, index, stream, place, arrival)
-                    if collect:
-                        emit(store, index, out, stream, place, batch.row[i])
-        admit(policy, store, index, batch, out, i, count, arrival)
-        meta[STEPS] += 1
-    return batch.stream.shape[0]
+def count_or_tell(policy, store, index, batch, i):
+    """Count an arrival, or tell the policy of it; how many partners it has had, if that is counted."""
+    stream = np.int64(batch.stream[i])
+    if index.meta[COUNTING] != 0:
+        return count_arrival(store, index, batch.key[i], stream)
+    arrive(policy, store, stream, first_key(batch.key[i]), 0)
+    return np.int64(0)
 
 
 @jit
-def look_ahead(index, batch, i):
+def count_results(store, index, out, i, stream, found):
+    """Count the results of an arrival, in all and per join."""
+    out.counts[i] = found
+    store.meta[RESULTS] = capped(store.meta[RESULTS], found)
+    for place in range(index.scheme.degree[stream]):
+        if index.product[place] > 0:
+            join = index.scheme.join[stream, place]
+            index.found[join] = capped(index.found[join], index.product[place])
+
+
+@jit
+def fetch_next(index, batch, i):
     """Have the memory that the next arrivals will need on its way: first the bucket, then the key."""
     if i + 2 * AHEAD < batch.stream.shape[0]:
         for place in range(batch.key.shape[1]):
@@ -210,7 +246,7 @@ def emit(store, index, out, stream, place, row):
 
 
 @jit
-def admit(policy, store, index, batch, out, i, count, arrival):
+def let_in(policy, store, index, batch, out, i, count, arrival):
     """Let an arrival enter its pool, at the expense of another where need be; its tuple, 0 if it may not."""
     stream, keys = np.int64(batch.stream[i]), batch.key[i]
     pool = store.pool_of[stream]
@@ -283,7 +319,7 @@ def evict(policy, store, index, out, slot):
     remove(policy, store, index, slot)
 
 
-@jit
+@driver
 def apportion_anew(policy, store, index, out):
     """Set the limits of the pools in proportion to the average score of their tuples. O(tuples)."""
     _apportion_anew(borrow(policy), borrow(store), borrow(index), borrow(out))

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.counts import Counts, new_counts
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import META, add_key, drop_key, find_key, power_of_two
+from penstock.kernels.ref import borrow
 
 # Columns of a row of the index, 32 bits wide; KEY and LINK are as in the store.
 TUPLES = 7  # of all participants
@@ -100,7 +101,7 @@ def new_index(scheme: Scheme, tuples: int, counting: bool, heeding: bool) -> Ind
 
 
 @jit
-def probe(index, keys, stream):
+def find_all(index, keys, stream):
     """Find the rows of an arrival's keys, and how many results it completes in each of its joins."""
     scheme, found = index.scheme, np.int64(0)
     for place in range(scheme.degree[stream]):

@@ -1,5 +1,4 @@
-"""The driver of joins of many streams that advance each at its own pace, beside `many` as `stream` is beside
-`drive`:
+"""Joins of many streams that advance each at its own pace, beside `many` as `stream` is beside `pairs`:
 
 - each stream has its own progress, and a tuple expires by the least progress of the *other* streams that
   share a join with it;
@@ -21,23 +20,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.drive import LOG_EXPIRED, PAIRS, log
-from penstock.kernels.hooks import arrive, match_key
-from penstock.kernels.jit import borrow, driver, jit, prefetch
+from penstock.kernels.drive import (
+    LOG_EXPIRED,
+    LOG_LATE,
+    PAIRS,
+    admit,
+    advance,
+    arrived,
+    begin,
+    log,
+    look_ahead,
+    matched,
+    probe,
+    room_for_results,
+)
+from penstock.kernels.hooks import match_key
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
-    ARRIVALS,
     EXPIRED,
-    RESULTS,
     ROW,
-    STEPS,
     TIME,
     find_key,
     lived_out,
 )
-from penstock.kernels.many import admit, count_arrival, first_key, look_ahead, remove
-from penstock.kernels.many_index import CHAIN, COUNTING, HEEDING, OLDEST, YOUNGER, Scheme, capped, times
+from penstock.kernels.many import count_or_tell, count_results, fetch_next, let_in, remove
+from penstock.kernels.many_index import CHAIN, HEEDING, OLDEST, YOUNGER, Index, Scheme, capped, times
 from penstock.kernels.queue import file_newcomer, front, new_queue
-from penstock.kernels.stream import BORN_OLD, LATE, LOG_LATE, Expiry
+from penstock.kernels.ref import prefetch
+from penstock.kernels.stream import BORN_OLD, LATE, Expiry
 
 
 class ManyFlow(NamedTuple):
@@ -97,66 +107,78 @@ def new_many_flow(
     )
 
 
-@driver
-def drive_many_stream(policy, store, index, flow, batch, out, start):
-    """Process a batch from `start`; the index of the first arrival not processed, if rows ran out of room.
+class ManyStream(NamedTuple):
+    """The chains of all joins, and how far the streams have come."""
 
-    O(participants) per candidate, which have to be sorted where late arrivals left them out of order.
-    """
-    return _drive_many_stream(
-        borrow(policy), borrow(store), borrow(index), borrow(flow), borrow(batch), borrow(out), start
-    )
+    chains: Index
+    flow: ManyFlow
 
 
-@jit
-def _drive_many_stream(policy, store, index, flow, batch, out, start):
-    meta, streams = store.meta, flow.progress.shape[0]
-    collect = out.rows.shape[0] > 0
-    for each in range(streams):
-        expire(policy, store, index, flow, out, each)
-    for i in range(start, batch.stream.shape[0]):
-        look_ahead(index, batch, i)
-        stream, time = np.int64(batch.stream[i]), batch.time[i]
-        late = time < flow.progress[stream]
-        if time - flow.behind[stream] > flow.progress[stream]:
-            move_on(store, flow, stream, time - flow.behind[stream])
-            for each in range(streams):
-                if flow.near[stream, each] != 0:
-                    expire(policy, store, index, flow, out, each)
-        found = probe(store, index, flow, batch.key[i], stream, time)
-        if collect and out.ends[PAIRS] + found > out.rows.shape[0]:
-            return i
-        if late:
-            flow.meta[LATE] += 1
-            log(store, out, LOG_LATE, stream, batch.row[i])
-        arrival = meta[ARRIVALS]
-        meta[ARRIVALS] += 1
-        count = np.int64(0)
-        if index.meta[COUNTING] != 0:
-            count = count_arrival(store, index, batch.key[i], stream)
-        else:
-            arrive(policy, store, stream, first_key(batch.key[i]), 0)
-        if found > 0:
-            out.counts[i] = found
-            meta[RESULTS] = capped(meta[RESULTS], found)
-            for place in range(index.scheme.degree[stream]):
-                if index.product[place] > 0:
-                    join = index.scheme.join[stream, place]
-                    index.found[join] = capped(index.found[join], index.product[place])
-                    if index.meta[HEEDING] != 0:
-                        match(policy, store, index, flow, stream, place, arrival)
-                    if collect:
-                        emit(store, index, flow, out, stream, place, batch.row[i])
-        if store.clock[stream] - time > store.horizon[stream]:
-            meta[EXPIRED] += 1
-            flow.meta[BORN_OLD] += 1
-            log(store, out, LOG_EXPIRED, stream, batch.row[i])
-        else:
-            slot = admit(policy, store, index, batch, out, i, count, arrival)
-            if slot != 0:
-                file_newcomer(flow.expiry.queue, store, stream, slot, np.float64(time))
-        meta[STEPS] += 1
-    return batch.stream.shape[0]
+@room_for_results.on(ManyStream)
+def _room(many, out):
+    return out.rows.shape[0]
+
+
+@begin.on(ManyStream)
+def _begin(many, policy, store, out):
+    for stream in range(many.flow.progress.shape[0]):
+        expire(policy, store, many.chains, many.flow, out, stream)
+
+
+@look_ahead.on(ManyStream)
+def _look_ahead(many, policy, store, batch, i):
+    fetch_next(many.chains, batch, i)
+
+
+@advance.on(ManyStream)
+def _advance(many, policy, store, out, stream, time):
+    flow = many.flow
+    late = time < flow.progress[stream]
+    if time - flow.behind[stream] > flow.progress[stream]:
+        move_on(store, flow, stream, time - flow.behind[stream])
+        for each in range(flow.progress.shape[0]):
+            if flow.near[stream, each] != 0:
+                expire(policy, store, many.chains, flow, out, each)
+    return late
+
+
+@probe.on(ManyStream)
+def _probe(many, store, batch, i):
+    stream = np.int64(batch.stream[i])
+    return find_all(store, many.chains, many.flow, batch.key[i], stream, batch.time[i]), np.int64(0)
+
+
+@arrived.on(ManyStream)
+def _arrived(many, policy, store, batch, out, i, late, entry):
+    if late:
+        many.flow.meta[LATE] += 1
+        log(store, out, LOG_LATE, np.int64(batch.stream[i]), batch.row[i])
+    return count_or_tell(policy, store, many.chains, batch, i)
+
+
+@matched.on(ManyStream)
+def _matched(many, policy, store, batch, out, i, found, entry, arrival):
+    index, stream = many.chains, np.int64(batch.stream[i])
+    count_results(store, index, out, i, stream, found)
+    for place in range(index.scheme.degree[stream]):
+        if index.product[place] > 0:
+            if index.meta[HEEDING] != 0:
+                match(policy, store, index, many.flow, stream, place, arrival)
+            if out.rows.shape[0] > 0:
+                emit(store, index, many.flow, out, stream, place, batch.row[i])
+
+
+@admit.on(ManyStream)
+def _admit(many, policy, store, batch, out, i, entry, arrival):
+    stream, time = np.int64(batch.stream[i]), batch.time[i]
+    if store.clock[stream] - time > store.horizon[stream]:
+        store.meta[EXPIRED] += 1
+        many.flow.meta[BORN_OLD] += 1
+        log(store, out, LOG_EXPIRED, stream, batch.row[i])
+        return
+    slot = let_in(policy, store, many.chains, batch, out, i, entry, arrival)
+    if slot != 0:
+        file_newcomer(many.flow.expiry.queue, store, stream, slot, np.float64(time))
 
 
 @jit
@@ -193,7 +215,7 @@ def advance_many(store, flow, reached):
 
 
 @jit
-def probe(store, index, flow, keys, stream, time):
+def find_all(store, index, flow, keys, stream, time):
     """Gather the candidates of an arrival, and count the results it completes in each of its joins."""
     scheme, found = index.scheme, np.int64(0)
     for place in range(scheme.degree[stream]):
@@ -202,7 +224,7 @@ def probe(store, index, flow, keys, stream, time):
             entry = np.int64(find_key(index, keys[place]))
             if entry != 0 and gather(store, index, flow, entry, stream, place, time):
                 size = scheme.size[scheme.join[stream, place]]
-                begin(flow, place, size)
+                begin_stretches(flow, place, size)
                 more = stretch(flow, store.horizon[stream], place, size)
                 while more > 0:
                     product = capped(product, more)
@@ -258,7 +280,7 @@ def in_order(slots, noted):
 
 
 @jit
-def begin(flow, place, size):
+def begin_stretches(flow, place, size):
     """Go back to the first stretch of candidates."""
     for part in range(size):
         flow.head[part] = flow.first[place, part]
@@ -302,7 +324,7 @@ def stretch(flow, horizon, place, size):
 def match(policy, store, index, flow, stream, place, arrival):
     """Tell the policy of every tuple that is in a result of this arrival and join, once."""
     size = index.scheme.size[index.scheme.join[stream, place]]
-    begin(flow, place, size)
+    begin_stretches(flow, place, size)
     while stretch(flow, store.horizon[stream], place, size) > 0:
         for part in range(size):
             for at in range(max(flow.low[part], flow.told[part]), flow.high[part]):
@@ -316,7 +338,7 @@ def emit(store, index, flow, out, stream, place, row):
     """Write the results of an arrival in one join, the tuples of the last participant changing fastest."""
     join = index.scheme.join[stream, place]
     size, cursor, at = index.scheme.size[join], flow.cursor, out.ends[PAIRS]
-    begin(flow, place, size)
+    begin_stretches(flow, place, size)
     product = stretch(flow, store.horizon[stream], place, size)
     while product > 0:
         for part in range(size):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.jit import driver, jit
+from penstock.kernels.driver import driver
+from penstock.kernels.jit import jit
 
 
 class Events(NamedTuple):
@@ -59,6 +60,7 @@ class Program(NamedTuple):
     table: np.ndarray  # per block: its row of `latest`, or -1
     closed: np.ndarray  # the root is an AND: nothing after its last event counts
     plain: np.ndarray  # the last slot of the root needs no test, so that its candidates can be counted
+    free: np.ndarray  # per slot: nothing but the window ties it, or a slot filled before it, to the first one
 
 
 class Work(NamedTuple):
@@ -72,6 +74,7 @@ class Work(NamedTuple):
     frame: np.ndarray  # per block: the step and the negation at which it was left for a negation
     found: np.ndarray  # matches in all, matches stored, the event at which the search stopped (-1: none)
     out: np.ndarray  # matches, one column per slot of the root in the order of filling
+    barren: np.ndarray  # per slot of the root: see `_renew`, and whether the present search has filled it
 
 
 LESS, LESS_EQUAL, EQUAL, UNEQUAL, GREATER_EQUAL, GREATER = range(6)
@@ -125,6 +128,24 @@ def _interval(program, work, block, which):
 
 
 @jit
+def _renew(program, work, slot, begin):
+    """Where the candidates of a free slot begin, so that no choice is tried again that failed before.
+
+    An earlier last event found no way to fill the slots up to this one with events before `barren`. As
+    windows only move on, one of these slots must now have a later event.
+    """
+    barren = work.barren[slot, 0]
+    if barren <= begin:
+        return begin
+    for i in range(1, program.order_at[1]):
+        if program.order[i] == slot:
+            break
+        if work.position[program.order[i]] >= barren:
+            return begin
+    return barren
+
+
+@jit
 def _open(events, program, work, block, slot, low, high):
     """Set the candidates of a slot. `low` and `high` are the first and last position filled so far."""
     if block == 0:
@@ -141,6 +162,8 @@ def _open(events, program, work, block, slot, low, high):
         right = _interval(program, work, which, 1)
         if right > 0:
             begin = max(begin, events.latest[program.table[which], right - 1])
+    if program.free[slot] == 1:
+        begin = _renew(program, work, slot, begin)
     first, last = program.span[slot, 0], program.span[slot, 1]
     if program.key[slot, 0] >= 0:
         value = events.codes[program.key[slot, 2], work.position[program.key[slot, 1]]]
@@ -221,6 +244,7 @@ def search(events, program, work, lead, first_from, first_to, room, most):
             work.bound[0, 1] = events.last_in[lead] + 1
         check = program.absent_at[slot]
     else:
+        work.barren[:, 1] = 0
         _open(events, program, work, 0, program.order[1], lead, lead)
     while True:
         start, stop = program.order_at[block], program.order_at[block + 1]
@@ -229,6 +253,9 @@ def search(events, program, work, lead, first_from, first_to, room, most):
         if check < 0:
             if step < start:
                 if block == 0:
+                    for place in program.order[1:stop]:
+                        if work.barren[place, 1] == 0:
+                            work.barren[place, 0] = lead
                     return
                 block = program.parent[block]
                 step, check = work.frame[block, 0], work.frame[block, 1] + 1
@@ -236,6 +263,8 @@ def search(events, program, work, lead, first_from, first_to, room, most):
             slot = program.order[step]
             if block == 0 and step == stop - 1 and room == 0 and program.plain[0] == 1:
                 work.found[0] += work.cursor[slot, 1] - work.cursor[slot, 0]
+                if work.cursor[slot, 1] > work.cursor[slot, 0]:
+                    work.barren[slot, 1] = 1
                 step -= 1
                 continue
             if work.cursor[slot, 0] >= work.cursor[slot, 1]:
@@ -251,6 +280,7 @@ def search(events, program, work, lead, first_from, first_to, room, most):
                 low, high = work.lowest[before, 0], work.lowest[before, 1]
             low, high = min(low, position), max(high, position)
             work.position[slot] = position
+            work.barren[slot, 1] = 1
             work.lowest[slot, 0], work.lowest[slot, 1] = low, high
             if block == 0 and step == stop - 1:
                 if low < first_from or low >= first_to:

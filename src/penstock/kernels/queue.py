@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels.hooks import filed, score
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
     ARRIVAL,
     ENTRY,
@@ -29,6 +29,7 @@ from penstock.kernels.layout import (
     STREAM,
     fetch_ahead,
 )
+from penstock.kernels.ref import prefetch
 
 HEAD_AT = 0
 RUN_LENGTH = 1

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.kernels import ring
-from penstock.kernels.drive import pin, unpin
+from penstock.kernels.driver import driver
 from penstock.kernels.history import CLOCK, FADING, LAST, RATIO, SCALES, faded, find_row
 from penstock.kernels.hooks import before_tick, enter, match_key, match_one
-from penstock.kernels.jit import borrow, driver, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import COUNT, HEAD, NEXT, NUMBER, find_key, link, take_tuple
+from penstock.kernels.pairs import pin, unpin
 from penstock.kernels.queue import file_newcomer
+from penstock.kernels.ref import borrow
 
 MOST = 8  # matches that a policy is told of
 LATELY = 2  # the time scale on which they count

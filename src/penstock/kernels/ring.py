@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import STREAM, fetch_ahead
+from penstock.kernels.ref import prefetch
 
 FIRST = 0
 AFTER = 1

@@ -29,10 +29,11 @@ from penstock.kernels.history import (
     take_row,
     tick,
 )
-from penstock.kernels.jit import borrow, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import LANDMARK, ROWS, power_of_two
 from penstock.kernels.places import Places, anew, move, nearness, new_places
 from penstock.kernels.random import new_generators, uniform
+from penstock.kernels.ref import borrow
 from penstock.kernels.regression import Regression, learn, new_regression, solve
 
 # Features: the rates of the other stream, those of the own, a constant, and nearness on several scales.

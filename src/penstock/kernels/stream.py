@@ -1,4 +1,4 @@
-"""The driver for streams that advance each at its own pace: expire, probe, admit, as `drive` does, but
+"""Joins of two streams that advance each at its own pace:
 
 - each stream has its own progress, and a tuple expires by the progress of the *other* stream;
 - arrivals may be late: a pair joins if its times are within the window, whichever came first, so an arrival
@@ -15,21 +15,22 @@ import numpy as np
 
 from penstock.kernels.drive import (
     LOG_EXPIRED,
+    LOG_LATE,
     PAIRS,
     admit,
-    count_dropped,
-    draw_drop,
+    advance,
+    arrived,
+    begin,
     log,
     look_ahead,
-    pin,
-    remove,
-    undraw_drop,
-    unpin,
+    matched,
+    probe,
+    room_for_results,
+    shed,
 )
 from penstock.kernels.hooks import arrive, match_some, score
-from penstock.kernels.jit import borrow, driver, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
-    ARRIVALS,
     ENTRY,
     EXPIRED,
     HEAD,
@@ -38,17 +39,15 @@ from penstock.kernels.layout import (
     NEXT,
     RESULTS,
     ROW,
-    SHED,
     STEPS,
     TIME,
     WARMUP,
     find_key,
     lived_out,
 )
+from penstock.kernels.pairs import fetch_next, let_in, pin, remove, unpin
 from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
 from penstock.kernels.sketch import MISSED, count_gone, count_missed
-
-LOG_LATE = 3  # an arrival behind its stream's progress, which may have missed what had expired
 
 # Counters in `Flow.meta`.
 LATE = 0
@@ -90,70 +89,84 @@ def _time(expiry, store, slot):
     return np.float64(store.time[slot, TIME])
 
 
-@driver
-def drive_stream(policy, store, flow, batch, out, start):
-    """Process a batch from `start`; the first arrival not processed, if pairs ran out of room."""
-    return _drive_stream(borrow(policy), borrow(store), borrow(flow), borrow(batch), borrow(out), start)
+@room_for_results.on(Flow)
+def _room(flow, out):
+    return out.pairs.shape[0]
 
 
-@jit
-def _drive_stream(policy, store, flow, batch, out, start):
-    meta = store.meta
-    collect = out.pairs.shape[0] > 0
-    for each in range(2):
-        expire(policy, store, flow, out, each)
-    for i in range(start, batch.key.shape[0]):
-        look_ahead(policy, store, batch, i)
-        stream, time, key = np.int64(batch.stream[i]), batch.time[i], batch.key[i]
-        other = 1 - stream
-        dropped = draw_drop(store, stream)
-        if dropped and meta[SHED] != 0:
-            if meta[STEPS] >= meta[WARMUP]:
-                count_absent(store, flow, out.sketch, stream, key, time)
-            count_dropped(store, out, batch, i)
-            meta[STEPS] += 1
-            continue
-        late = time < flow.progress[stream]
-        flow.progress[stream] = max(flow.progress[stream], time - flow.behind[stream])
-        store.clock[other] = max(store.clock[other], flow.progress[stream])
-        expire(policy, store, flow, out, other)
-        entry = find_key(store, key)
-        low, high = time - store.horizon[other], time + store.horizon[stream]
-        matches = find_matches(store, flow, entry, other, low, high)
-        if collect and out.ends[PAIRS] + matches > out.pairs.shape[0]:
-            undraw_drop(store, stream)
-            return i
-        if late:
-            flow.meta[LATE] += 1
-            log(store, out, LOG_LATE, stream, batch.row[i])
-        arrival = meta[ARRIVALS]
-        meta[ARRIVALS] += 1
-        arrive(policy, store, stream, key, entry)
-        if meta[STEPS] >= meta[WARMUP]:
-            count_missed(out.sketch, other, key, low, high)
-        if matches > 0:
-            match_some(policy, store, flow.matched, matches, arrival)
-            meta[MATCHED] += matches
-            if meta[STEPS] >= meta[WARMUP]:
-                meta[RESULTS] += matches
-                out.counts[i] += matches
-                if collect:
-                    emit(store, flow, out, matches, stream, batch.row[i])
-        if dropped:
-            count_dropped(store, out, batch, i)
-        elif store.clock[stream] - time > store.horizon[stream]:
-            meta[EXPIRED] += 1
-            flow.meta[BORN_OLD] += 1
-            count_gone(out.sketch, store, stream, key, time)
-            log(store, out, LOG_EXPIRED, stream, batch.row[i])
-        else:
-            entry = pin(policy, store, key, entry)
-            slot = admit(policy, store, batch, out, i, time, entry, arrival)
-            if slot != 0:
-                file_newcomer(flow.expiry.queue, store, stream, slot, np.float64(time))
-            unpin(store)
-        meta[STEPS] += 1
-    return batch.key.shape[0]
+@begin.on(Flow)
+def _begin(flow, policy, store, out):
+    for stream in range(2):
+        expire(policy, store, flow, out, stream)
+
+
+@look_ahead.on(Flow)
+def _look_ahead(flow, policy, store, batch, i):
+    fetch_next(policy, store, batch, i)
+
+
+@shed.on(Flow)
+def _shed(flow, store, batch, out, i):
+    if store.meta[STEPS] >= store.meta[WARMUP]:
+        count_absent(store, flow, out.sketch, np.int64(batch.stream[i]), batch.key[i], batch.time[i])
+
+
+@advance.on(Flow)
+def _advance(flow, policy, store, out, stream, time):
+    other = 1 - stream
+    late = time < flow.progress[stream]
+    flow.progress[stream] = max(flow.progress[stream], time - flow.behind[stream])
+    store.clock[other] = max(store.clock[other], flow.progress[stream])
+    expire(policy, store, flow, out, other)
+    return late
+
+
+@probe.on(Flow)
+def _probe(flow, store, batch, i):
+    stream, time, entry = np.int64(batch.stream[i]), batch.time[i], find_key(store, batch.key[i])
+    other = 1 - stream
+    low, high = time - store.horizon[other], time + store.horizon[stream]
+    return find_matches(store, flow, entry, other, low, high), entry
+
+
+@arrived.on(Flow)
+def _arrived(flow, policy, store, batch, out, i, late, entry):
+    stream, key, time = np.int64(batch.stream[i]), batch.key[i], batch.time[i]
+    if late:
+        flow.meta[LATE] += 1
+        log(store, out, LOG_LATE, stream, batch.row[i])
+    arrive(policy, store, stream, key, entry)
+    if store.meta[STEPS] >= store.meta[WARMUP]:
+        low, high = time - store.horizon[1 - stream], time + store.horizon[stream]
+        count_missed(out.sketch, 1 - stream, key, low, high)
+    return entry
+
+
+@matched.on(Flow)
+def _matched(flow, policy, store, batch, out, i, found, entry, arrival):
+    match_some(policy, store, flow.matched, found, arrival)
+    store.meta[MATCHED] += found
+    if store.meta[STEPS] >= store.meta[WARMUP]:
+        store.meta[RESULTS] += found
+        out.counts[i] += found
+        if out.pairs.shape[0] > 0:
+            emit(store, flow, out, found, np.int64(batch.stream[i]), batch.row[i])
+
+
+@admit.on(Flow)
+def _admit(flow, policy, store, batch, out, i, entry, arrival):
+    stream, key, time = np.int64(batch.stream[i]), batch.key[i], batch.time[i]
+    if store.clock[stream] - time > store.horizon[stream]:
+        store.meta[EXPIRED] += 1
+        flow.meta[BORN_OLD] += 1
+        count_gone(out.sketch, store, stream, key, time)
+        log(store, out, LOG_EXPIRED, stream, batch.row[i])
+        return
+    entry = pin(policy, store, key, entry)
+    slot = let_in(policy, store, batch, out, i, time, entry, arrival)
+    if slot != 0:
+        file_newcomer(flow.expiry.queue, store, stream, slot, np.float64(time))
+    unpin(store)
 
 
 @jit

@@ -7,19 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.drive import (
-    PAIRS,
-    admit,
-    advance,
-    count_dropped,
-    draw_drop,
-    emit,
-    expire,
-    pin,
-    unpin,
-)
+from penstock.kernels.drive import PAIRS, count_dropped, draw_drop
+from penstock.kernels.driver import driver
 from penstock.kernels.hooks import arrive, before_tick, match_key
-from penstock.kernels.jit import borrow, driver, jit
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import (
     ARRIVALS,
     COUNT,
@@ -33,7 +24,9 @@ from penstock.kernels.layout import (
     WINDOW,
     find_key,
 )
+from penstock.kernels.pairs import emit, expire, let_in, pin, set_clocks, unpin
 from penstock.kernels.random import DROPS
+from penstock.kernels.ref import borrow
 
 ADMITTED = 0
 UNADMITTED = 1  # dropped after it has probed
@@ -41,7 +34,7 @@ GONE = 2  # dropped before it probes
 
 
 @driver
-def drive_ticks(policy, store, batch, out, start):
+def drive_ticks(policy, store, index, batch, out, start):
     """Process whole ticks from `start`; the first arrival of the first tick not processed."""
     return _drive_ticks(borrow(policy), borrow(store), borrow(batch), borrow(out), start)
 
@@ -74,7 +67,7 @@ def _tick(policy, store, batch, out, first, last):
         if fate[i - first] != GONE:
             coming += 1
         if fate[i - first] != GONE or meta[WINDOW] != ROWS:
-            advance(store, batch.stream[i], batch.time[i])
+            set_clocks(store, batch.stream[i], batch.time[i])
     if coming > 0:  # else nothing happens in this tick, but time passes
         expire(policy, store, out)
     left, right = _sides(batch, fate, first, last)
@@ -110,7 +103,7 @@ def _tick(policy, store, batch, out, first, last):
                 clock[stream] = store.clock[stream]
         if fate[i - first] == ADMITTED:
             entry = pin(policy, store, batch.key[i], find_key(store, batch.key[i]))
-            admit(policy, store, batch, out, i, clock[stream], entry, number)
+            let_in(policy, store, batch, out, i, clock[stream], entry, number)
             unpin(store)
         else:
             count_dropped(store, out, batch, i)

@@ -5,7 +5,8 @@ code is neither in this process nor on disk is compiled at once if there is much
 otherwise. A kernel that has been interpreted for some time is compiled by another process meanwhile. Both
 give the same results.
 
-`PENSTOCK_TIER` may be `compiled` or `interpreted`, to have one of them always.
+`PENSTOCK_TIER` may be `compiled` or `interpreted`, to have one of them always, or `inlined`, for drivers with
+their policy inside (see `driver`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at o
 FEW = 20_000  # items: more are compiled for at once
 SLICE = 0.25  # seconds that a call of a driver takes, about
 FIRST = 32  # items of the first such call
+TIERS = ("interpreted", "compiled", "inlined")
 
 
-class _Work:
+class Work:
     """What drivers are expected to do, and how far they have come."""
 
     def __init__(self, items: int) -> None:
@@ -47,14 +49,14 @@ class _Work:
         return self.spent * max(0, self.items - self.handed) / max(1, self.handed)
 
 
-_work: ContextVar[_Work | None] = ContextVar("work", default=None)
+_work: ContextVar[Work | None] = ContextVar("work", default=None)
 _ahead: ContextVar[bool] = ContextVar("ahead", default=False)
 _only: ContextVar[str | None] = ContextVar("only", default=None)
 
 
 @contextlib.contextmanager
 def only(tier: str) -> Iterator[None]:
-    """Within this block kernels without code in this process are `compiled` or `interpreted`, all of them.
+    """Within this block kernels without code in this process are of one tier, all of them.
 
     >>> from penstock.kernels.tiers import only
     >>> with only("compiled"):
@@ -80,7 +82,7 @@ def expecting(items: int, *, apart: bool = False) -> Iterator[None]:
     """
     outer = _work.get()
     inner = apart or outer is None or outer.items < items
-    token = _work.set(_Work(items) if inner else outer)
+    token = _work.set(Work(items) if inner else outer)
     try:
         yield
     finally:
@@ -134,70 +136,78 @@ class Pace:
 
 
 class Kernel(Whole):
-    """A function that Numba compiles when that pays, and that is interpreted until then.
+    """A function that Numba compiles when that pays, and that is interpreted until then."""
 
-    The work of a driver follows the items that it is given, not the size of the tables that it works on.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], implementations: Implementations, *, driver: bool = False
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], implementations: Implementations) -> None:
         super().__init__(function, implementations)
-        self._driver = driver
         self._spent: dict[Any, float] = {}  # seconds of interpreting, per signature
-
-    def _reduce_states(self) -> dict[str, Any]:
-        return super()._reduce_states() | {"driver": self._driver}
-
-    @classmethod
-    def _rebuild(cls, function: Any, implementations: Implementations, driver: bool = False) -> Kernel:
-        return cls(function, implementations, driver=driver)
 
     def _compile_for_args(self, *arguments: Any, **named: Any) -> Any:
         """What to call for arguments for which no code is in this process yet; Numba asks this."""
         if named:
             return super()._compile_for_args(*arguments, **named)  # type: ignore[misc]
         signature = tuple(self.typeof_pyval(argument) for argument in arguments)
-        work = _work.get() if self._driver else None
-        items = _longest(arguments) if work is None else work.items
-        if not self._had_better_wait(signature, items, 0.0 if work is None else work.ahead):
-            return super()._compile_for_args(*arguments)  # type: ignore[misc]
+        work = self._work(arguments)
+        if not self._had_better_wait(signature, work):
+            return self._compiled(signature, work)
 
         def run(*arguments: Any) -> Any:
             began = time.thread_time()
             found = interpret(self, arguments)
             seconds = time.thread_time() - began
             self._spent[signature] = self._spent.get(signature, 0.0) + seconds
-            if work is not None:
-                work.spent += seconds
+            work.spent += seconds
             return found
 
         return run
 
+    def _work(self, arguments: tuple[Any, ...]) -> Work:
+        """What this call is a part of: by itself, as many items as its longest array has."""
+        return Work(_longest(arguments))
+
+    def _compiled(self, signature: Any, work: Work) -> Callable[..., Any]:
+        """The code for a signature."""
+        return self.compile(signature)
+
     def compile(self, sig: Any) -> Any:
         """The code for a signature: that of this process, that on disk, or new; whoever waits is told."""
         arguments = sigutils.normalize_signature(sig)[0]
-        if self.cached(arguments):
+        if arguments in self.overloads or self._cache.has(arguments, self.targetctx):
             return super().compile(sig)
         with compiling(self.py_func.__name__):
             return super().compile(sig)
+
+    def get_ready(self, signature: Any) -> None:
+        """Have what a call with this signature needs on disk, for the other process that asked for it."""
+        self.compile(signature)
 
     def cached(self, signature: Any) -> bool:
         """Whether there is compiled code for a signature, in this process or on disk."""
         return signature in self.overloads or self._cache.has(signature, self.targetctx)
 
-    def _had_better_wait(self, signature: Any, items: int, seconds: float) -> bool:
+    def _had_better_wait(self, signature: Any, work: Work) -> bool:
         """Whether a call is interpreted, because its code is not there and would take longer to come."""
-        if tier := _only.get() or os.environ.get("PENSTOCK_TIER"):
-            if tier not in ("compiled", "interpreted"):
-                raise ValueError(f"PENSTOCK_TIER is {tier!r}; allowed: compiled, interpreted, or nothing.")
+        if tier := chosen_tier():
             return tier == "interpreted"
-        if items > FEW or seconds > WORTH or self._cache.has(signature, self.targetctx):
+        if work.items > FEW or work.ahead > WORTH or self.cached(signature):
             return False
         if _ahead.get():
             request(self, signature)
         spent = self._spent.get(signature, 0.0)
         return spent <= PATIENCE or (spent <= MOST and request(self, signature))
+
+
+def chosen_tier() -> str | None:
+    """The tier that somebody insists on."""
+    tier = _only.get() or os.environ.get("PENSTOCK_TIER") or None
+    if tier not in (None, *TIERS):
+        raise ValueError(f"PENSTOCK_TIER is {tier!r}; allowed: {', '.join(TIERS)}, or nothing.")
+    return tier
+
+
+def expected() -> Work | None:
+    """The work that drivers are a part of, if somebody has told how much it is."""
+    return _work.get()
 
 
 def _longest(arguments: Iterable[Any]) -> int:

@@ -259,11 +259,13 @@ class QueryState:
         options = extra.get("options")
         if not isinstance(options, StreamOptions) or not isinstance(config, LinkedConfig | _Empty):
             raise SnapshotError("The snapshot is of another operator: it has no options of a query.")
-        if extra.get("version") != VERSION:
-            found = extra.get("version", 1)
-            raise SnapshotError(f"The query's snapshot has version {found}; this Penstock reads {VERSION}.")
-        restored = cls(options)
         with looked_over():
+            found = extra.get("version", 1)
+            if found != VERSION:
+                raise SnapshotError(
+                    f"The query's snapshot has version {found}; this Penstock reads {VERSION}."
+                )
+            restored = cls(options)
             restored.offsets, restored.latest = extra["offsets"], extra["latest"]
             restored.planned = extra["planned"]
             if isinstance(config, _Empty):

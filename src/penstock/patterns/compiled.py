@@ -316,6 +316,7 @@ class Compiler:
             table=np.array([block.table for block in blocks], np.int64),
             closed=np.array([root.alternative.kind != "SEQ"], np.int64),
             plain=np.array([plain], np.int64),
+            free=self._free(),
         )
 
     def work(self, room: int) -> Work:
@@ -330,7 +331,26 @@ class Compiler:
             np.zeros((blocks, 2), np.int64),
             np.zeros(3, np.int64),
             np.empty((room, len(self.blocks[0].order)), np.int64),
+            np.zeros((slots, 2), np.int64),
         )
+
+    def _free(self) -> np.ndarray:
+        """Per place whether its choice, with those before it, depends on the last event by the window only.
+
+        Of a part of a match that no event fits, as in `a.x > b.x`, this is then known for later last events.
+        """
+        free = np.zeros(len(self.span), np.int64)
+        lead, *rest = self.blocks[0].order
+        if self.absent[lead] or self.narrow[lead]:
+            return free
+        for place in rest:
+            tied = self.key[place][1] == lead or any(test[2] == lead for test in self.tests[place])
+            if tied or self.narrow[place]:
+                break
+            free[place] = 1
+            if self.absent[place]:
+                break
+        return free
 
 
 def _lists(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns import Table
-from penstock.errors import ColumnError, EventLimitError, PatternError, SnapshotError
+from penstock.errors import ColumnError, EventLimitError, PatternError, PenstockError, SnapshotError
 from penstock.kernels.patterns import window_ends
 from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
 from penstock.patterns.columnar import Columnar, Found
@@ -256,7 +256,9 @@ class PatternSetState:
             state.kept.load(content["kept"], content["kept_rows"])
             state.kinds, state.ended = content["kinds"], content["ended"]
             state.backend.load(content["backend"])
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        except PenstockError:
+            raise
+        except Exception as error:
             raise SnapshotError(f"The snapshot is of another version: {error}") from error
         return state
 

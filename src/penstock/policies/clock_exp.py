@@ -57,10 +57,11 @@ from penstock.kernels.fading import (
     take_log,
 )
 from penstock.kernels.hooks import enter, fetch, filed, leave, lowest, make_room, match_key, match_one, score
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
 from penstock.kernels.queue import Queue, file_again, file_newcomer, front, new_queue
 from penstock.kernels.recency import LAST, NEWER, NOTED, Recency, forget, new_recency, oldest, touch
+from penstock.kernels.ref import prefetch
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
 

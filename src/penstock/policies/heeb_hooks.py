@@ -93,6 +93,8 @@ from penstock.policies.heeb_state import (
     Hopeless,
 )
 
+LOW_BITS = 0x7FFFFFFF  # of a time in 32 bits: one that has lost the others is too long ago to go on from
+
 
 @jit
 def value_of(policy, key):
@@ -160,7 +162,7 @@ def _carried(policy, store, slot, r, at, left):
         for time in range(since + 1, now + 1):
             found = max(0.0, growth * found - chance(outlook, r, at, time))
     store.f64[slot, BASE] = found
-    store.t32[slot, NODE] = now
+    store.t32[slot, NODE] = now & LOW_BITS
     return policy.factor[r] * found
 
 
@@ -390,7 +392,7 @@ def _enter(policy, store, slot):
         if left >= last_step(policy.outlook, r, at, _time(policy, r)):
             found = _from_neighbour(policy, store, stream, r, at, left)
             store.f64[slot, BASE] = found / policy.factor[r]
-            store.t32[slot, NODE] = _time(policy, r)
+            store.t32[slot, NODE] = _time(policy, r) & LOW_BITS
 
 
 @leave.on(HeebState)

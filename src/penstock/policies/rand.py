@@ -9,9 +9,10 @@ import numpy as np
 
 from penstock.kernels.cache import HIGH, KEY, find, worst
 from penstock.kernels.hooks import before_tick, enter, leave, make_room
-from penstock.kernels.jit import jit, prefetch
+from penstock.kernels.jit import jit
 from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
 from penstock.kernels.random import POLICY, below, uniform
+from penstock.kernels.ref import prefetch
 from penstock.policies.base import CacheSetting, Policy, Setting
 
 AHEAD = 8  # draws

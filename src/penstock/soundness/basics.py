@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import SnapshotError
+from penstock.errors import PenstockError, SnapshotError
 
 GROWING = {"Counts", "Places"}  # tables that follow what has come
 CUT = {("GreedyDualCache", "costs"), ("HeebCache", "values")}  # what the last batch has left
@@ -34,7 +34,9 @@ def looked_over() -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+    except PenstockError:
+        raise
+    except Exception as error:  # Arrow has OSError for bytes that are no table, NumPy MemoryError for a size
         raise SnapshotError(f"The snapshot is damaged: it cannot be read ({error!r}).") from error
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 
 def beside(progress: Any) -> dict[str, Any]:
-    """`hits`, `requests` and `malformed` keys of the lookups of a batch; `waiting`: rows in queues behind it.
+    """`hits`, `requests`, `malformed` and `failed_keys` of the lookups of a batch.
 
-    What a query does not have is left out.
+    `waiting` are the rows in queues behind it. What a query does not have is left out.
 
     >>> from penstock.spark.beside import beside
     >>> behind = {"endOffset": '{"row": 30}', "latestOffset": '{"queue": "clicks", "row": 100}'}
@@ -24,6 +24,8 @@ def beside(progress: Any) -> dict[str, Any]:
         found |= {"hits": hits, "requests": hits + sum(row["missCount"] or 0 for row in lookups)}
         malformed = sum(row["malformedCount"] or 0 for row in lookups if "malformedCount" in row)
         found |= {"malformed": malformed} if malformed else {}
+        failed = sum(row["failedKeyCount"] or 0 for row in lookups if "failedKeyCount" in row)
+        found |= {"failed_keys": failed} if failed else {}
     waiting: dict[str, int] = {}
     for source in progress["sources"] or []:
         end, latest = (_offset(source[name]) for name in ("endOffset", "latestOffset"))

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
 from penstock.joins.stream import StreamState
-from penstock.kernels.drive import LOG_DROPPED, LOG_EVICTED
+from penstock.kernels.drive import LOG_DROPPED, LOG_EVICTED, LOG_LATE
 from penstock.kernels.layout import STEPS
-from penstock.kernels.stream import LOG_LATE
 from penstock.payload import row_bytes
 from penstock.spark.arena import Arena
 from penstock.spark.figures import Figures

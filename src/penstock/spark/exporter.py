@@ -25,6 +25,7 @@ COUNTED = {  # the figures that only grow, as Prometheus is told of them
     "requests": ("lookup_requests", "Rows for which a lookup was asked."),
     "hits": ("lookup_hits", "Of these, those whose key was cached."),
     "malformed": ("lookup_malformed_keys", "Keys that the table of a lookup cannot read; they have no row."),
+    "failed_keys": ("lookup_failed_keys", "Keys for which the query of a lookup fails; they have no row."),
 }
 
 

@@ -80,7 +80,7 @@ class ManySpec(Spec):
 
     def start(self) -> ManyStreamState:
         """A fresh state for one bucket."""
-        return start_many(
+        state = start_many(
             len(self.names),
             self.joins,
             within=self.within,
@@ -92,6 +92,8 @@ class ManySpec(Spec):
             unit=self.unit,
             dtype=self.dtype,
         )
+        state.unit_watch = None  # not every worker has to warn
+        return state
 
     def fixed(self) -> dict[str, str]:
         """What may not change when a query is restarted from its checkpoint, in words."""

@@ -34,7 +34,7 @@ class Tally:
         self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
         self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
         self._evicted: Counter[int] = Counter()
-        self._hits = self._requests = self._malformed = 0  # of lookups
+        self._hits = self._requests = self._malformed = self._failed_keys = 0  # of lookups
         self._waiting: dict[str, int] = {}  # in queues, after the last batch
         self._late_batches = 0  # those with many late rows
         self._late = (0, 0.0)  # the last of these, and the share of its rows that were late
@@ -60,6 +60,7 @@ class Tally:
         self._hits += about.get("hits", 0)
         self._requests += about.get("requests", 0)
         self._malformed += about.get("malformed", 0)
+        self._failed_keys += about.get("failed_keys", 0)
         self._waiting = about.get("waiting", self._waiting)
         if "began" in about:
             self._first = min(self._first, about["began"])
@@ -84,6 +85,7 @@ class Tally:
             "hits": self._hits,
             "requests": self._requests,
             "malformed": self._malformed,
+            "failed_keys": self._failed_keys,
             "waiting": dict(self._waiting),
             **_told("recall", recall_of(self._sums)),
             "late_share": late_share(self._sums),

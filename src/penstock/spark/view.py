@@ -121,6 +121,8 @@ def _lines_beside(totals: dict[str, Any]) -> dict[str, Callable[[dict[str, Any]]
         lines["lookup hits"] = lambda f: _share(f.get("hits"), f.get("requests"))
     if totals["malformed"]:
         lines["malformed keys"] = lambda f: _count(f.get("malformed", 0))
+    if totals["failed_keys"]:
+        lines["failed keys"] = lambda f: _count(f.get("failed_keys", 0))
     if totals["waiting"]:
         lines["waiting in queues"] = lambda f: _count(sum(f.get("waiting", {}).values()))
     return lines
