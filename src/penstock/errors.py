@@ -187,6 +187,10 @@ class UnitWarning(PenstockWarning):
     """Numeric times look like seconds (or another unit) since 1970, but are read in a different unit."""
 
 
+class LateRowsWarning(PenstockWarning):
+    """Many rows came behind the progress of their stream, so that results may be missing."""
+
+
 class ShortSampleWarning(PenstockWarning):
     """A plan was made from a sample that is shorter than the window."""
 

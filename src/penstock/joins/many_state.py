@@ -14,6 +14,7 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.config import beginning
+from penstock.joins.late import LateWatch
 from penstock.joins.many_invariants import check_many
 from penstock.kernels import counts
 from penstock.kernels.drive import LOGGED, PAIRS, drive
@@ -155,6 +156,7 @@ class ManyState:
         return self._kernel(self.policy, self.store, self.index, part, out, start)
 
     unit_watch: UnitWatch | None = None
+    late_watch: LateWatch | None = None  # of streams that may come late
 
     def process(
         self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
@@ -178,7 +180,15 @@ class ManyState:
             self._check_order(batch)
         if self.unit_watch is not None:
             self.unit_watch.see(batch.time)
-        return self._run(batch, collect, log)
+        out = self._run(batch, collect, log)
+        if self.late_watch is not None:
+            self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
+        return out
+
+    @property
+    def late(self) -> int:
+        """Arrivals that came behind their stream's progress; none, where they must come in order."""
+        return 0
 
     def _check_order(self, batch: ManyBatch) -> None:
         """Refuse what is out of order, or too far from what came before."""

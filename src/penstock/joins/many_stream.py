@@ -20,6 +20,7 @@ from penstock.joins.config import (
     progress_times,
     table_bytes,
 )
+from penstock.joins.late import LateWatch
 from penstock.joins.many import check_options, enough
 from penstock.joins.many_state import INTEGER, ManyConfig, ManyState
 from penstock.kernels.drive import LOG_EVICTED
@@ -188,5 +189,5 @@ def start_many(
         lateness=behind,
     )
     state = ManyStreamState(config)
-    state.unit_watch = UnitWatch(window, unit)
+    state.unit_watch, state.late_watch = UnitWatch(window, unit), LateWatch()
     return state

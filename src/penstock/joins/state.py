@@ -17,6 +17,7 @@ from penstock.joins import snapshot as snapshots
 from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
 from penstock.joins.invariants import check_store
+from penstock.joins.late import LateWatch
 from penstock.joins.restored import check_restored
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
@@ -86,6 +87,7 @@ class JoinState:
 
     warns = True  # that a sample is biased, once
     unit_watch: UnitWatch | None = None
+    late_watch: LateWatch | None = None  # of streams that may come late
 
     def __init__(
         self,
@@ -142,7 +144,14 @@ class JoinState:
         if self.warns and self.crowded:
             self.warns = False
             warn_biased(CROWDED, stacklevel=2)
+        if self.late_watch is not None:
+            self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
         return out
+
+    @property
+    def late(self) -> int:
+        """Arrivals that came behind their stream's progress; none, where they must come in order."""
+        return 0
 
     @property
     def crowded(self) -> bool:

@@ -16,6 +16,7 @@ from penstock.columns import Table
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, behind_of, fitting, in_tuples, shares_of, with_byte_budget
+from penstock.joins.late import LateWatch
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.stream import StreamState
@@ -243,6 +244,8 @@ class WindowJoin:
         )
         warn_biased(unequal_shares(state.config), stacklevel=2)
         state.unit_watch = UnitWatch(self.within, unit)
+        if lateness is not None:
+            state.late_watch = LateWatch()
         return state
 
     def new_state(

@@ -20,10 +20,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.dashboard import Board, Dashboard, write_line
 from penstock.errors import PenstockError
+from penstock.joins.late import MOST_LATE
 from penstock.spark.beside import beside
 from penstock.spark.exporter import Exporter
 from penstock.spark.metrics import figures_of
-from penstock.spark.tally import MOST_LATE, Tally
+from penstock.spark.tally import Tally
 from penstock.spark.view import View
 
 if TYPE_CHECKING:

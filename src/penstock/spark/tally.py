@@ -7,11 +7,11 @@ from collections import Counter, deque
 from typing import Any
 
 from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.late import MOST_LATE
 from penstock.joins.unbiased import CROWDED
 from penstock.spark.figures import MOST, Figures
 
 REMEMBERED = 1_000  # batches in the history
-MOST_LATE = 0.02  # a batch with a larger share of late rows is worth a word
 HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
 
 
