@@ -18,7 +18,7 @@ demo: setup  ## A Spark query that holds its memory under bursts, and Spark's ow
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
 # Most kernels are compiled by the first of these parts, whose workers then end: code that is loaded stays in memory.
-KERNELS := tests/joins tests/kernels tests/linked tests/policies
+KERNELS := tests/joins tests/compiler tests/engine tests/structures tests/linked tests/policies
 COMPILED := PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
 	--max-worker-restart 0 --durations=50
 INTERPRETED := PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests

@@ -11,7 +11,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from penstock import contest
+from penstock.engine import policy_race
 
 # Kernels that are not cached yet compile inside the first example, so nothing here is timed.
 _PATIENT = {
@@ -26,16 +26,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` looks at the results often and changes on weak evidence, so that it changes in a short test."""
-    monkeypatch.setattr(contest, "EPOCH", (25, 25))
-    monkeypatch.setattr(contest, "CERTAIN", 0.0)
-    monkeypatch.setattr(contest, "AGREED", 0.0)
-    monkeypatch.setattr(contest, "ENOUGH", 0)
-    monkeypatch.setattr(contest, "FADE", 0.3)
-    monkeypatch.setattr(contest, "TRIED", 2)
-    monkeypatch.setattr(contest, "WATCHED", 5)
-    monkeypatch.setattr(contest, "PAUSE", 2)
-    monkeypatch.setattr(contest, "LOOK", 2)
-    monkeypatch.setattr(contest, "BETWEEN", 2)
+    monkeypatch.setattr(policy_race, "EPOCH", (25, 25))
+    monkeypatch.setattr(policy_race, "CERTAIN", 0.0)
+    monkeypatch.setattr(policy_race, "AGREED", 0.0)
+    monkeypatch.setattr(policy_race, "ENOUGH", 0)
+    monkeypatch.setattr(policy_race, "FADE", 0.3)
+    monkeypatch.setattr(policy_race, "TRIED", 2)
+    monkeypatch.setattr(policy_race, "WATCHED", 5)
+    monkeypatch.setattr(policy_race, "PAUSE", 2)
+    monkeypatch.setattr(policy_race, "LOOK", 2)
+    monkeypatch.setattr(policy_race, "BETWEEN", 2)
 
 
 # Of the tests of Spark, `make test-fast` takes one per operator; of the others it leaves out what takes long.
@@ -55,7 +55,12 @@ LONG = (
     "tests/cli/test_no_java.py",
     "tests/cli/test_signs_of_life.py",
     "tests/cli/test_warm.py",
+    "tests/compiler/test_code_cache.py",
+    "tests/compiler/test_parts.py::test_another_policy_in_another_process",
+    "tests/compiler/test_tiers.py",
+    "tests/engine/test_tournament.py",
     "tests/experiments/",
+    "tests/flows/",
     "tests/joins/test_auto.py",
     "tests/joins/test_bytes.py",
     "tests/joins/test_contract.py",
@@ -63,14 +68,9 @@ LONG = (
     "tests/joins/test_need.py::test_another_process_gets_the_recall_that_the_plan_shows",
     "tests/joins/test_oracle.py::test_large_buffers",
     "tests/joins/test_oracle.py::test_times_may_be_floats",
-    "tests/kernels/test_code_cache.py",
-    "tests/kernels/test_kinetic.py",
-    "tests/kernels/test_parts.py::test_another_policy_in_another_process",
-    "tests/kernels/test_tiers.py",
     "tests/linked/test_auto.py",
     "tests/linked/test_trees.py",
     "tests/lookup/",
-    "tests/offline/",
     "tests/patterns/test_caches.py",
     "tests/patterns/test_limit.py",
     "tests/policies/",

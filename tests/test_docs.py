@@ -184,7 +184,7 @@ def test_the_readme_lists_the_registry() -> None:
 
 
 def test_the_hooks_are_all_described() -> None:
-    source = (ROOT / "src/penstock/kernels/hooks.py").read_text(encoding="utf-8")
+    source = (ROOT / "src/penstock/engine/hooks.py").read_text(encoding="utf-8")
     page = (ROOT / "docs/writing-a-policy.md").read_text(encoding="utf-8")
     hooks = re.findall(r"^@hook\ndef (\w+)\(", source, re.MULTILINE)
     assert hooks

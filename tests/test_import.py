@@ -52,7 +52,7 @@ def test_import_prints_and_compiles_nothing() -> None:
     # Kernels are compiled when first called: after the import no function has any machine code.
     code = """
 import penstock
-from penstock.kernels.drive import drive
+from penstock.engine.join_loop import drive
 print(len(getattr(drive, "signatures", [])))
 """
     assert fresh(code) == "0"

@@ -18,12 +18,12 @@ import numpy as np
 
 from penstock.budget import Tuples
 from penstock.caching import replay
+from penstock.compiler.code_cache import touched
+from penstock.compiler.tiers import only
 from penstock.errors import PenstockError, UnknownPolicyError, hint
 from penstock.joins.many import join_many
 from penstock.joins.many_stream import start_many
 from penstock.joins.window import WindowJoin
-from penstock.kernels.code_cache import touched
-from penstock.kernels.tiers import only
 from penstock.linked import StreamQuery
 from penstock.patterns import Pattern
 from penstock.policies import caching_names, names
@@ -51,7 +51,7 @@ def warm(
 
     >>> from penstock.warm import warm
     >>> files = warm(["fifo"], ["cache"])
-    >>> any(path.name.startswith("penstock.kernels.cache.answer-") for path in files)
+    >>> any(path.name.startswith("penstock.engine.cache_loop.answer-") for path in files)
     True
     """
     for name in policies:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.engine.store import LANDMARK, ROWS, TIMED
 from penstock.errors import UnitWarning, WindowError, warn_user
-from penstock.kernels.layout import LANDMARK, ROWS, TIMED
 from penstock.units import LONGEST, duration, misread_unit, unit_word
 
 Span = int | float | str | datetime.timedelta

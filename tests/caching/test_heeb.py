@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import caching, models
 from penstock.errors import PenstockError, PolicyOptionError
-from penstock.kernels.first import first_benefit, first_directly
 from penstock.models import Past
+from penstock.models.kernels.first_reference import first_benefit, first_directly
 from penstock.policies.base import CacheSetting
 from tests.oracles.heeb_cache import decisions
 

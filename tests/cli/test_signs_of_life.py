@@ -124,7 +124,7 @@ def test_ctrl_c_ends_a_compiled_join() -> None:
     """One call for 20 million arrivals, which nothing could interrupt."""
     code = """
 import numpy as np, penstock as ps
-from penstock.kernels.tiers import only
+from penstock.compiler.tiers import only
 state = ps.WindowJoin(within=1000, budget=ps.Tuples(100), policy="fifo").start()
 with only("compiled"):
     state.warm()

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 USE = """
 import numpy as np, penstock as ps
 from penstock.caching import replay
-from penstock.kernels.code_cache import touched
+from penstock.compiler.code_cache import touched
 stream = {"k": np.arange(500) % 17, "ts": np.arange(500)}
 run = ps.WindowJoin(within=40, budget=ps.Tuples(30), policy="lru").run(stream, stream, on="k", time="ts")
 replay(stream["k"], "lru", budget=5)

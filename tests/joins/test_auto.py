@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock import contest
 from penstock.caching import Cache
+from penstock.engine import policy_race
+from penstock.engine.key_sample import sampled
 from penstock.errors import PenstockError, PolicyOptionError
 from penstock.experiments.generated import crowds
 from penstock.joins.settle import settle, settlers_of
 from penstock.joins.stream import StreamState
-from penstock.sampling import sampled
 from penstock.workloads import viewers_and_guide, zipf_pair
 from tests.joins.test_contract import Feed, feed, trajectory
 
@@ -50,7 +50,7 @@ def test_it_follows_the_leader() -> None:
 def test_a_change_that_costs_results_is_taken_back() -> None:
     """The sample says that the second candidate is better; what the real one finds says otherwise."""
     epoch = 512
-    game, total, followed = contest.Contest(2, size=epoch, margin=0.01, halvings=2), 0, []
+    game, total, followed = policy_race.Contest(2, size=epoch, margin=0.01, halvings=2), 0, []
     for _ in range(200):
         for candidate, found in enumerate((50, 60)):
             game.add(candidate, np.arange(1_000), np.full(1_000, found))
@@ -61,7 +61,7 @@ def test_a_change_that_costs_results_is_taken_back() -> None:
         followed.append(game.running)
     assert followed[-1] == 0
     assert game.switches in (4, 6)  # and tried again, each time after twice as long
-    assert sum(followed) <= 3 * (contest.TRIED + 1)
+    assert sum(followed) <= 3 * (policy_race.TRIED + 1)
     assert set(followed) == {0, 1}
 
 
@@ -187,7 +187,7 @@ def test_there_is_a_sample_for_every_size_of_buffer() -> None:
         assert len(state.chooser.small) == 6
         assert state.chooser.bytes <= max(0.05 * state.table_bytes, 64 << 10)
     keys = np.arange(100_000)
-    groups = [contest.Contest(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
+    groups = [policy_race.Contest(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
     for asked in groups:
         mine = keys[sampled(keys, asked.halvings or 0)]
         asked.add(0, mine, np.ones(len(mine)))
@@ -211,7 +211,7 @@ def test_a_lead_in_a_few_results_is_chance() -> None:
     """However sure epochs and groups of keys are of it."""
     key = np.arange(16)
     for each, follows in ((0.1, None), (10.0, 1)):
-        asked = contest.Contest(2, size=512, margin=0.01, halvings=3)
+        asked = policy_race.Contest(2, size=512, margin=0.01, halvings=3)
         for _ in range(40):
             asked.add(0, key, np.full(16, 0.8 * each))
             asked.add(1, key, np.full(16, each))

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.engine.many_join import apportion
 from penstock.joins import ManyConfig, many_state
 from penstock.joins.many_arrivals import joins_of, many_arrivals_of
-from penstock.kernels.many import apportion
 from penstock.window import window_of
 from tests.oracles.many import ManyOutcome, simulate_many
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats as statistics
 
 import penstock as ps
-from penstock.kernels.random import DROPS, POLICY, new_generators, uniform
+from penstock.structures.random import DROPS, POLICY, new_generators, uniform
 from tests.joins.agreement import Case, cases, events, pairs
 from tests.oracles.exact import exact_pairs
 

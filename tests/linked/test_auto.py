@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.engine.store import STEPS
 from penstock.experiments.clock_queries import workload_of
-from penstock.kernels.layout import STEPS
 from penstock.linked.settle import settled
 from penstock.linked.state import LinkedState
 from penstock.linked.stream import QueryState

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.compiler.tiers import only
 from penstock.errors import PatternError
-from penstock.kernels.tiers import only
 from penstock.patterns import search
 from tests.patterns.agreement import random_case
 from tests.patterns.test_agreement import LARGE, every_strategy

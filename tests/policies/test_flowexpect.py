@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import PenstockError, PolicyOptionError
-from penstock.offline import best_expected
+from penstock.flows import best_expected
 
 # The counter-example of section 4. Per step from t0 on, the value that each stream brings and how probably;
 # otherwise it brings one that joins with nothing. Memory has room for one tuple and holds a left tuple 1.

@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock import models
 from penstock.errors import PenstockError
-from penstock.kernels.benefit import added_up, looked_up
+from penstock.models.kernels.benefit import added_up, looked_up
 from penstock.policies import Heeb, PythonPolicy
 from penstock.policies.base import Setting
 from penstock.workloads import floor, roof, tower, trends, walk

@@ -10,17 +10,9 @@ import numpy as np
 
 from penstock.budget import Tuples, budget_of
 from penstock.caching.chooser import CacheChooser
-from penstock.contest import Choice
-from penstock.errors import (
-    BudgetError,
-    PenstockError,
-    PolicyOptionError,
-    SnapshotError,
-    UnknownPolicyError,
-    hint,
-)
-from penstock.joins.config import table_bytes
-from penstock.kernels.cache import (
+from penstock.compiler.tiers import Pace, expecting
+from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room
+from penstock.engine.cache_loop import (
     CAPACITY,
     EVICTED,
     HITS,
@@ -38,8 +30,16 @@ from penstock.kernels.cache import (
     new_cache,
     settle,
 )
-from penstock.kernels.cache_bytes import LIMIT, TAKEN, answer_sized, new_room
-from penstock.kernels.tiers import Pace, expecting
+from penstock.engine.policy_race import Choice
+from penstock.errors import (
+    BudgetError,
+    PenstockError,
+    PolicyOptionError,
+    SnapshotError,
+    UnknownPolicyError,
+    hint,
+)
+from penstock.joins.config import table_bytes
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
 from penstock.soundness import check_cache, looked_over

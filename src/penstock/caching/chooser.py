@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import Contest, Follower
+from penstock.engine.cache_loop import tally
+from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
+from penstock.engine.policy_race import Contest, Follower
 from penstock.errors import PolicyOptionError
-from penstock.kernels.cache import tally
 from penstock.policies import Policy
-from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
 from penstock.soundness import check_shapes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from penstock.caching.run import CacheRun, request_codes
-from penstock.kernels.cache import next_requests
+from penstock.engine.cache_loop import next_requests
 
 
 def as_join(requests: Any) -> tuple[pd.DataFrame, pd.DataFrame]:

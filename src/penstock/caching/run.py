@@ -10,8 +10,8 @@ import pandas as pd
 
 from penstock.caching.cache import Cache
 from penstock.columns import codes_of, labels_of
+from penstock.compiler.tiers import expecting
 from penstock.errors import ColumnError
-from penstock.kernels.tiers import expecting
 from penstock.policies import Policy
 
 

@@ -144,7 +144,7 @@ def kernels() -> list[Finding]:
     """Where compiled kernels are kept, and how many are there."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return [Finding("Numba", "note", "NUMBA_DISABLE_JIT is set", "Unset it: all runs as plain Python.")]
-    from penstock.kernels.code_cache import CacheFolderWarning, folder
+    from penstock.compiler.code_cache import CacheFolderWarning, folder
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", CacheFolderWarning)

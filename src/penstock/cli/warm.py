@@ -34,7 +34,7 @@ def warm(
     out = writable(out)
     with progress_bar() as report:
         report(0, 1, "loading")
-        from penstock.kernels.code_cache import folder
+        from penstock.compiler.code_cache import folder
         from penstock.policies import caching_names, names
         from penstock.warm import pack
         from penstock.warm import warm as compile_all

@@ -82,7 +82,7 @@ def locality(data: str | None, seed: int) -> list[Row]:
 
 def best_ages(data: str | None) -> list[Row]:
     """How the best ages of tuples are distributed, in minutes of the window's ten."""
-    from penstock.kernels.ages import BINS, trace_ages
+    from penstock.structures.age_curves import BINS, trace_ages
 
     pair = stock(data)
     sides = [side.assign(stream=i) for i, side in enumerate((pair.left, pair.right))]

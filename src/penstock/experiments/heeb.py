@@ -15,6 +15,7 @@ import pandas as pd
 
 import penstock as ps
 from penstock import models
+from penstock.engine.store import ARRIVAL, STREAM
 from penstock.experiments.figure import Figure, Row, Scope, Trial
 from penstock.experiments.heeb_claims import judge_8, judge_9_to_12, judge_13_14, judge_16
 from penstock.experiments.heeb_curves import figure_2, figure_4, figure_5, figure_6
@@ -22,7 +23,6 @@ from penstock.experiments.heeb_real import figure_15
 from penstock.experiments.heeb_rivals import LASTS, from_memory_knowing
 from penstock.experiments.plots import finish, lines, one_legend, panels
 from penstock.experiments.tables import draw
-from penstock.kernels.layout import ARRIVAL, STREAM
 from penstock.workloads import floor, roof, tower, trends, walk
 
 MEMORY = 10

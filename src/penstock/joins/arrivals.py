@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from penstock.columns import Table, codes_of, column, column_names, labels_of, places_of, times_of
+from penstock.engine.join_loop import Batch
+from penstock.engine.store import ROWS
 from penstock.errors import ColumnError
-from penstock.kernels.drive import Batch
-from penstock.kernels.layout import ROWS
-from penstock.kernels.places import LISTED, THEMSELVES, Places, new_places
 from penstock.payload import row_bytes
 from penstock.policies.base import Trace
+from penstock.structures.key_positions import LISTED, THEMSELVES, Places, new_places
 
 SIDES = ("left", "right")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.layout import (
+from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     DROPPED,

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.contest import Contest, Follower
+from penstock.engine.join_loop import Batch
+from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
+from penstock.engine.match_predictor import Scholar, attend_batch, new_scholar, teach
+from penstock.engine.policy_race import Contest, Follower
+from penstock.engine.store import ROWS, Store
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
 from penstock.joins.settle import settle, settlers_of
-from penstock.kernels.drive import Batch
-from penstock.kernels.layout import ROWS, Store
-from penstock.kernels.places import Places
-from penstock.kernels.scholar import Scholar, attend_batch, new_scholar, teach
 from penstock.policies import Policy
 from penstock.policies.learned import Learned, LearnedState
-from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
+from penstock.structures.key_positions import Places
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples
-from penstock.errors import BudgetError, PenstockError, WindowError
-from penstock.kernels.layout import (
+from penstock.engine.loss_sketch import Sketch, new_sketch
+from penstock.engine.pair_join_late import Flow, new_flow
+from penstock.engine.store import (
     COMPETE,
     LANDMARK,
     P_BYTES,
@@ -24,10 +25,9 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
-from penstock.kernels.places import THEMSELVES, Places, new_places
-from penstock.kernels.sketch import Sketch, new_sketch
-from penstock.kernels.stream import Flow, new_flow
+from penstock.errors import BudgetError, PenstockError, WindowError
 from penstock.policies.base import Policy, Setting, Trace
+from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
 
 COUNT_SHARE = 0.2  # of a byte budget, at most, for key counts

@@ -12,6 +12,10 @@ import pyarrow as pa
 from penstock.arrays import check_reach
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
+from penstock.compiler.tiers import expecting
+from penstock.engine.many_index import exact_many, new_scheme
+from penstock.engine.many_join import apportion
+from penstock.engine.store import LANDMARK
 from penstock.errors import (
     BudgetError,
     PenstockError,
@@ -23,10 +27,6 @@ from penstock.errors import (
 from penstock.joins.config import fitting
 from penstock.joins.many_arrivals import Joins, ManyArrivals, joins_of, many_arrivals_of
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState, countable
-from penstock.kernels.layout import LANDMARK
-from penstock.kernels.many import apportion
-from penstock.kernels.many_index import exact_many, new_scheme
-from penstock.kernels.tiers import expecting
 from penstock.policies import GreedyDualJoin, Policy, get, registered
 from penstock.window import Resolved, Rows, Window, Within, warn_unit, window_of
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from penstock.columns import Table, codes_of, column, column_names, times_of
+from penstock.engine.many_index import new_scheme
 from penstock.errors import ColumnError, PenstockError, hint
-from penstock.kernels.many_index import new_scheme
 
 Member = tuple[str, tuple[str, ...]]  # a stream and the columns of its key
 Joins = tuple[tuple[Member, ...], ...]

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from penstock.joins.invariants import _check_pools, _check_rings
-from penstock.kernels.layout import (
+from penstock.engine.many_index import (
+    CHAIN,
+    HELD,
+    LENGTH,
+    NEWEST,
+    OLDER,
+    OLDEST,
+    TUPLES,
+    YOUNGER,
+    Index,
+)
+from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     COUNT,
@@ -19,17 +29,7 @@ from penstock.kernels.layout import (
     Store,
     find_key,
 )
-from penstock.kernels.many_index import (
-    CHAIN,
-    HELD,
-    LENGTH,
-    NEWEST,
-    OLDER,
-    OLDEST,
-    TUPLES,
-    YOUNGER,
-    Index,
-)
+from penstock.joins.invariants import _check_pools, _check_rings
 
 
 def check_many(store: Store, index: Index) -> None:

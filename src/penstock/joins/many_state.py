@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import check_reach, time_numbers, whole_numbers
-from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
-from penstock.joins.config import beginning
-from penstock.joins.late import LateWatch
-from penstock.joins.many_invariants import check_many
-from penstock.kernels import counts
-from penstock.kernels.drive import LOGGED, PAIRS, drive
-from penstock.kernels.hooks import match_key
-from penstock.kernels.interpreter import interpreted
-from penstock.kernels.layout import (
+from penstock.compiler.interpreter import interpreted
+from penstock.compiler.tiers import Pace, expecting
+from penstock.engine.hooks import match_key
+from penstock.engine.join_loop import LOGGED, PAIRS, drive
+from penstock.engine.many_index import COUNTING, MOST, Index, new_index, new_scheme
+from penstock.engine.many_join import ManyBatch, ManyOut, apportion_anew
+from penstock.engine.many_join_late import ManyFlow, new_many_flow
+from penstock.engine.store import (
     ARRIVALS,
     COMPETE,
     DROPPED,
@@ -34,12 +32,14 @@ from penstock.kernels.layout import (
     Store,
     new_store,
 )
-from penstock.kernels.many import ManyBatch, ManyOut, apportion_anew
-from penstock.kernels.many_index import COUNTING, MOST, Index, new_index, new_scheme
-from penstock.kernels.many_stream import ManyFlow, new_many_flow
-from penstock.kernels.tiers import Pace, expecting
+from penstock.errors import PenstockError
+from penstock.joins import snapshot as snapshots
+from penstock.joins.config import beginning
+from penstock.joins.late import LateWatch
+from penstock.joins.many_invariants import check_many
 from penstock.policies.base import Policy, Setting
 from penstock.soundness import check_apart, check_index, check_parts, check_shapes, looked_over
+from penstock.structures import key_counts
 from penstock.window import Resolved, UnitWatch
 
 CHUNK = 1 << 16  # arrivals per call of the driver, so that tables that grow do not grow ahead of need
@@ -284,7 +284,7 @@ class ManyState:
         """Let the counts grow, where they are kept: those of the index instead of the policy's own."""
         if self.index.meta[COUNTING]:
             keys = arrivals * self.index.scheme.join.shape[1]
-            self.index = self.index._replace(counts=counts.reserve(self.index.counts, keys))
+            self.index = self.index._replace(counts=key_counts.reserve(self.index.counts, keys))
         else:
             self.policy = self.config.policy.reserve(self.policy, arrivals)
 

@@ -9,6 +9,12 @@ import numpy as np
 
 from penstock.arrays import time_dtype
 from penstock.budget import Fraction, Tuples, budget_of
+from penstock.engine.join_loop import LOG_EVICTED
+from penstock.engine.many_index import HELD, Index
+from penstock.engine.many_join import ManyBatch, ManyOut, apportion
+from penstock.engine.many_join_late import ManyStream, advance_many
+from penstock.engine.pair_join_late import LATE
+from penstock.engine.store import ARRIVAL, KEY, ROW, STREAM, TIME
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
@@ -23,12 +29,6 @@ from penstock.joins.config import (
 from penstock.joins.late import LateWatch
 from penstock.joins.many import check_options, enough
 from penstock.joins.many_state import INTEGER, ManyConfig, ManyState
-from penstock.kernels.drive import LOG_EVICTED
-from penstock.kernels.layout import ARRIVAL, KEY, ROW, STREAM, TIME
-from penstock.kernels.many import ManyBatch, ManyOut, apportion
-from penstock.kernels.many_index import HELD, Index
-from penstock.kernels.many_stream import ManyStream, advance_many
-from penstock.kernels.stream import LATE
 from penstock.policies import get
 from penstock.soundness import check_flow, looked_over
 from penstock.window import UnitWatch, window_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from penstock.engine.store import LANDMARK, ROWS
 from penstock.joins.arrivals import Arrivals
 from penstock.joins.plan_result import PlanRow
-from penstock.kernels.layout import LANDMARK, ROWS
 from penstock.window import Resolved
 
 FAR_BELOW = 0.1  # recall that a policy must lack for a note on its allocation

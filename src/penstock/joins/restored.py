@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from penstock.engine.store import COMPETE
 from penstock.joins.chooser import new_scholar_for
-from penstock.kernels.layout import COMPETE
 from penstock.policies import get
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_parts, check_shapes, check_store

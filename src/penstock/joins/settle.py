@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.joins.config import Config
-from penstock.kernels.layout import (
+from penstock.compiler.tiers import expecting
+from penstock.engine.match_predictor import Scholar
+from penstock.engine.policy_switch import APART, SAME, Settlers, last_matches, resettle
+from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     COMPETE,
@@ -25,9 +27,7 @@ from penstock.kernels.layout import (
     TIME,
     Store,
 )
-from penstock.kernels.resettle import APART, SAME, Settlers, last_matches, resettle
-from penstock.kernels.scholar import Scholar
-from penstock.kernels.tiers import expecting
+from penstock.joins.config import Config
 from penstock.policies.base import Policy
 
 OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest goes on

@@ -9,8 +9,8 @@ import dataclasses
 import importlib
 from typing import Any
 
+from penstock.engine.store import Store
 from penstock.errors import SnapshotError
-from penstock.kernels.layout import Store
 from penstock.policies import registered
 from penstock.policies.python import PythonState
 from penstock.sealed import Seal

@@ -11,19 +11,13 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import check_reach, time_numbers, whole_numbers
-from penstock.contest import Choice
-from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
-from penstock.joins.chooser import Chooser
-from penstock.joins.config import Config, table_bytes
-from penstock.joins.invariants import check_store
-from penstock.joins.late import LateWatch
-from penstock.joins.restored import check_restored
-from penstock.joins.settle import settle, settlers_of
-from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
-from penstock.kernels.drive import LOGGED, PAIRS, Batch, Out, drive
-from penstock.kernels.interpreter import interpreted
-from penstock.kernels.layout import (
+from penstock.compiler.interpreter import interpreted
+from penstock.compiler.tiers import Pace, expecting
+from penstock.engine.join_loop import LOGGED, PAIRS, Batch, Out, drive
+from penstock.engine.match_predictor import check_scholar
+from penstock.engine.pair_join import new_pair_index
+from penstock.engine.policy_race import Choice
+from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     DROPPED,
@@ -42,14 +36,20 @@ from penstock.kernels.layout import (
     TIME,
     Store,
 )
-from penstock.kernels.pairs import new_pair_index
-from penstock.kernels.places import Places, listed_bytes
-from penstock.kernels.scholar import check_scholar
-from penstock.kernels.ticks import drive_ticks
-from penstock.kernels.tiers import Pace, expecting
+from penstock.engine.tick_loop import drive_ticks
+from penstock.errors import PenstockError
+from penstock.joins import snapshot as snapshots
+from penstock.joins.chooser import Chooser
+from penstock.joins.config import Config, table_bytes
+from penstock.joins.invariants import check_store
+from penstock.joins.late import LateWatch
+from penstock.joins.restored import check_restored
+from penstock.joins.settle import settle, settlers_of
+from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_open, looked_over
+from penstock.structures.key_positions import Places, listed_bytes
 from penstock.window import UnitWatch
 
 CHUNK = 1 << 16  # arrivals per call of a driver

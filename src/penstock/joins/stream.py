@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.joins import snapshot as snapshots
-from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
-from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
-from penstock.joins.estimate import RecallEstimate, estimate_recall
-from penstock.joins.restored import check_restored
-from penstock.joins.settle import settlers_of
-from penstock.joins.state import JoinState, Output
-from penstock.joins.unbiased import RateWatch
-from penstock.kernels.drive import LOG_EVICTED, Batch, Out
-from penstock.kernels.layout import (
+from penstock.engine.join_loop import LOG_EVICTED, Batch, Out
+from penstock.engine.loss_sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
+from penstock.engine.pair_join_late import LATE, advance_to, miss
+from penstock.engine.policy_switch import refile
+from penstock.engine.store import (
     ARRIVAL,
     ENTRY,
     KEY,
@@ -26,9 +21,14 @@ from penstock.kernels.layout import (
     STREAM,
     TIME,
 )
-from penstock.kernels.resettle import refile
-from penstock.kernels.sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
-from penstock.kernels.stream import LATE, advance_to, miss
+from penstock.joins import snapshot as snapshots
+from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
+from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
+from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.restored import check_restored
+from penstock.joins.settle import settlers_of
+from penstock.joins.state import JoinState, Output
+from penstock.joins.unbiased import RateWatch
 from penstock.policies import Policy
 from penstock.soundness import check_flow, check_sketch, looked_over
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.engine.store import ROWS
 from penstock.errors import BiasedSampleWarning
-from penstock.kernels.layout import ROWS
 
 if TYPE_CHECKING:
     from penstock.joins.config import Config

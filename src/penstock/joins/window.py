@@ -13,6 +13,9 @@ import pyarrow as pa
 from penstock.arrays import check_reach, exact_floats, time_dtype
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
+from penstock.compiler.tiers import expecting
+from penstock.engine.exact_join import exact_counts
+from penstock.engine.store import LANDMARK, ROWS
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, behind_of, fitting, in_tuples, shares_of, with_byte_budget
@@ -21,9 +24,6 @@ from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.stream import StreamState
 from penstock.joins.unbiased import CROWDED, unequal_shares, warn_biased
-from penstock.kernels.exact import exact_counts
-from penstock.kernels.layout import LANDMARK, ROWS
-from penstock.kernels.tiers import expecting
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
 from penstock.units import time_unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.kernels.linked_index import mixed_keys
-from penstock.kernels.programs import Columns, Conditions
+from penstock.engine.conditions import Columns, Conditions
+from penstock.engine.triple_index import mixed_keys
 from penstock.linked.nodes import Const, Expression, Pattern, Var, variables
 from penstock.linked.plan import Operand, Plan
 from penstock.linked.terms import ERROR, Terms

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import BudgetError, PenstockError
-from penstock.joins.config import table_bytes
-from penstock.kernels import counts
-from penstock.kernels.drive import LOGGED, PAIRS
-from penstock.kernels.hooks import match_key
-from penstock.kernels.interpreter import interpreted
-from penstock.kernels.layout import ARRIVAL, COMPETE, HIGH_TUPLE, LIVE, ROW, WARMUP, Store, new_store
-from penstock.kernels.linked import LinkedBatch, LinkedOut, drive_linked, new_expiry
-from penstock.kernels.linked_find import (
+from penstock.compiler.interpreter import interpreted
+from penstock.compiler.tiers import Pace
+from penstock.engine.conditions import Columns
+from penstock.engine.hooks import match_key
+from penstock.engine.join_loop import LOGGED, PAIRS
+from penstock.engine.many_index import COUNTING, HEEDING
+from penstock.engine.pair_join_late import Expiry
+from penstock.engine.store import ARRIVAL, COMPETE, HIGH_TUPLE, LIVE, ROW, WARMUP, Store, new_store
+from penstock.engine.triple_index import EAGER, TALLYING, Index, new_index, relink
+from penstock.engine.triple_join import LinkedBatch, LinkedOut, drive_linked, new_expiry
+from penstock.engine.triple_search import (
     PENDING,
     PROBES,
     SHORT,
@@ -26,17 +28,15 @@ from penstock.kernels.linked_find import (
     Scratch,
     new_scratch,
 )
-from penstock.kernels.linked_index import EAGER, TALLYING, Index, new_index, relink
-from penstock.kernels.many_index import COUNTING, HEEDING
-from penstock.kernels.programs import Columns
-from penstock.kernels.stream import Expiry
-from penstock.kernels.tiers import Pace
+from penstock.errors import BudgetError, PenstockError
+from penstock.joins.config import table_bytes
 from penstock.linked.invariants import check_linked
 from penstock.linked.parser import parse_query
 from penstock.linked.plan import Plan, plan_of
 from penstock.linked.tree import Tree, leaves
 from penstock.linked.triples import Scale
 from penstock.policies.base import Policy, Setting
+from penstock.structures import key_counts
 
 FIRST_ROOM = 1 << 12  # partial solutions
 FIRST_RESULTS = 1 << 16
@@ -113,13 +113,15 @@ class LinkedConfig:
         index = new_index(plan.scheme, total, self._counts(), flags, tracking)
         return store, index, new_expiry(total), state
 
-    def _counts(self) -> counts.Counts:
+    def _counts(self) -> key_counts.Counts:
         """Exact counts, or a sketch where the memory for them is limited."""
         if not self.tallies:
-            return counts.new_sketch(1, streams=1)
+            return key_counts.new_sketch(1, streams=1)
         if self.count_bytes is None:
-            return counts.new_counts()
-        return counts.new_sketch(max(1, self.count_bytes // counts.sketch_bytes_per_key(1)), streams=1)
+            return key_counts.new_counts()
+        return key_counts.new_sketch(
+            max(1, self.count_bytes // key_counts.sketch_bytes_per_key(1)), streams=1
+        )
 
 
 def bytes_of(store: Store, index: Index, expiry: Expiry, policy: Any) -> int:
@@ -129,7 +131,7 @@ def bytes_of(store: Store, index: Index, expiry: Expiry, policy: Any) -> int:
 
 def exact_count_bytes(index: Index) -> int:
     """Bytes of exact counts of keys; those of a sketch are part of the tables."""
-    return 0 if index.counts.meta[counts.SKETCH] else sum(array.nbytes for array in index.counts)
+    return 0 if index.counts.meta[key_counts.SKETCH] else sum(array.nbytes for array in index.counts)
 
 
 class Findings:
@@ -222,7 +224,7 @@ class Caches:
             elif short == SHORT_COUNTS:
                 known = self.index.counts
                 keys = int(self.scratch.ends[PROBES]) + known.key.shape[1] // 2
-                self.index = self.index._replace(counts=counts.reserve(known, keys))
+                self.index = self.index._replace(counts=key_counts.reserve(known, keys))
             elif short == SHORT_LOG:
                 findings.more_log(int(self.scratch.ends[PENDING]))
             else:

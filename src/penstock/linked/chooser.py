@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.contest import Contest, Follower
+from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
+from penstock.engine.policy_race import Contest, Follower
+from penstock.engine.triple_join import LinkedBatch
 from penstock.errors import PolicyOptionError
 from penstock.joins.chooser import least_of
-from penstock.kernels.linked import LinkedBatch
 from penstock.linked.caches import Caches, Findings, LinkedConfig, bytes_of
 from penstock.linked.plan import Plan
 from penstock.linked.settle import settled
 from penstock.linked.triples import Triples
 from penstock.policies import Policy
-from penstock.sampling import COUNTS, SHARE, halvings_for, sampled
 
 CANDIDATES = ("gdj", "prob", "lru")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.kernels.layout import (
+from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     EVICTED,
@@ -14,7 +14,7 @@ from penstock.kernels.layout import (
     STREAM,
     Store,
 )
-from penstock.kernels.linked_index import HELD, LENGTH, NEWEST, OLDER, OLDEST, YOUNGER, Index, Scheme
+from penstock.engine.triple_index import HELD, LENGTH, NEWEST, OLDER, OLDEST, YOUNGER, Index, Scheme
 
 
 def check_linked(store: Store, index: Index, scheme: Scheme) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels import programs
-from penstock.kernels.linked_index import Scheme
+from penstock.engine import conditions
+from penstock.engine.triple_index import Scheme
 from penstock.linked.context import BEFORE, DIFFERENCE, Bound, bounds_of, simple_bounds, time_number
 from penstock.linked.nodes import Call, Expression, Query, Var, calls, conjuncts, variables
 from penstock.linked.scheme import scheme_of
@@ -17,21 +17,21 @@ from penstock.linked.triples import Scale
 from penstock.linked.values import in_unit
 
 _CODES = {
-    "=": programs.EQUAL,
-    "!=": programs.UNEQUAL,
-    "<": programs.LESS,
-    "<=": programs.LESS_EQUAL,
-    ">": programs.GREATER,
-    ">=": programs.GREATER_EQUAL,
-    "+": programs.PLUS,
-    "-": programs.MINUS,
-    "*": programs.TIMES,
-    "/": programs.OVER,
-    "neg": programs.NEGATIVE,
-    "abs": programs.ABSOLUTE,
-    "!": programs.NOT,
-    "&&": programs.AND,
-    "||": programs.OR,
+    "=": conditions.EQUAL,
+    "!=": conditions.UNEQUAL,
+    "<": conditions.LESS,
+    "<=": conditions.LESS_EQUAL,
+    ">": conditions.GREATER,
+    ">=": conditions.GREATER_EQUAL,
+    "+": conditions.PLUS,
+    "-": conditions.MINUS,
+    "*": conditions.TIMES,
+    "/": conditions.OVER,
+    "neg": conditions.NEGATIVE,
+    "abs": conditions.ABSOLUTE,
+    "!": conditions.NOT,
+    "&&": conditions.AND,
+    "||": conditions.OR,
 }
 _ORDERING = {"<", "<=", ">", ">="}
 OBJECT = 2  # the position of the objects of triples
@@ -263,15 +263,15 @@ class _Planner:
         """The expression in postfix: what concerns one pattern is computed before, the rest by the kernel."""
         if isinstance(expression, Var) and expression.name in self.times:
             pattern, which = self.times[expression.name]
-            kind = programs.EXACT if self.scale.whole else programs.DOUBLE
-            return [(programs.END if which else programs.START, pattern, kind)]
+            kind = conditions.EXACT if self.scale.whole else conditions.DOUBLE
+            return [(conditions.END if which else conditions.START, pattern, kind)]
         places = self._patterns(expression)
         if len(places) <= 1 and not self._ends & set(variables(expression)):
             operand = Operand(min(places, default=-1), expression, truth)
             if not places:
                 self.constants.append(operand)
-                return [(programs.CONSTANT, len(self.constants) - 1, 0)]
-            return [(programs.COLUMN, operand.pattern, self._column(operand))]
+                return [(conditions.CONSTANT, len(self.constants) - 1, 0)]
+            return [(conditions.COLUMN, operand.pattern, self._column(operand))]
         if not isinstance(expression, Call) or expression.name not in _CODES:
             raise _NotInKernelError
         logical = expression.name in ("&&", "||", "!")

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
+from penstock.engine.many_join import apportion
+from penstock.engine.triple_lifetime import lives
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.chooser import allowance_of
 from penstock.joins.config import COUNT_SHARE
-from penstock.kernels.linked_life import lives
-from penstock.kernels.many import apportion
 from penstock.linked.binding import columns_of
 from penstock.linked.caches import LinkedConfig, bytes_of
 from penstock.linked.chooser import candidates_of, row_bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.kernels.linked_index import Scheme
+from penstock.engine.triple_index import Scheme
 from penstock.linked.tree import Tree, joins, leaves
 
 Position = Callable[[int, str], int]  # of a variable in a pattern

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.compiler.tiers import expecting
+from penstock.engine.conditions import Columns
+from penstock.engine.policy_switch import MOST
+from penstock.engine.store import ARRIVAL, ROW, STREAM, TIME
+from penstock.engine.triple_index import EAGER, LAST_USE, USED
+from penstock.engine.triple_switch import LinkedSettlers, settle_linked
 from penstock.joins.settle import OF_THE_STORE
-from penstock.kernels.layout import ARRIVAL, ROW, STREAM, TIME
-from penstock.kernels.linked_index import EAGER, LAST_USE, USED
-from penstock.kernels.linked_settle import LinkedSettlers, settle_linked
-from penstock.kernels.programs import Columns
-from penstock.kernels.resettle import MOST
-from penstock.kernels.tiers import expecting
 from penstock.linked.caches import Caches
 from penstock.policies import Policy
 

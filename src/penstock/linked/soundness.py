@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.kernels.layout import ARRIVAL, FREE_KEY, HIGH_KEY, ROW
-from penstock.kernels.linked_index import HELD, LAST_USE, LINK_WIDTH, USED, Index, relink
-from penstock.kernels.programs import Columns
+from penstock.engine.conditions import Columns
+from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, ROW
+from penstock.engine.triple_index import HELD, LAST_USE, LINK_WIDTH, USED, Index, relink
 from penstock.linked.terms import Terms
 from penstock.linked.tree import leaves
 from penstock.linked.triples import Triples

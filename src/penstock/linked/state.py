@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.contest import Choice
-from penstock.kernels.layout import (
+from penstock.compiler.tiers import expecting
+from penstock.engine.policy_race import Choice
+from penstock.engine.store import (
     ARRIVALS,
     EVICTED,
     EXPIRED,
@@ -19,8 +20,7 @@ from penstock.kernels.layout import (
     RESULTS,
     STEPS,
 )
-from penstock.kernels.linked import LinkedBatch
-from penstock.kernels.tiers import expecting
+from penstock.engine.triple_join import LinkedBatch
 from penstock.linked.binding import columns_of, masks_of
 from penstock.linked.caches import Caches, Findings, LinkedConfig, exact_count_bytes
 from penstock.linked.chooser import QueryChooser

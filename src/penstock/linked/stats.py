@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.contest import Choice
+from penstock.engine.policy_race import Choice
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.budget import Bytes, Tuples
-from penstock.contest import Choice
+from penstock.engine.policy_race import Choice
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
 from penstock.joins import snapshot as snapshots
 from penstock.linked.binding import masks_of

@@ -9,8 +9,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.kernels.stack import stack_distances
 from penstock.locality._keys import Keys, encode
+from penstock.locality.stack_kernel import stack_distances
 
 
 @dataclass(frozen=True, eq=False)

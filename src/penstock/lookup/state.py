@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.caching.cache import Cache
 from penstock.columns import Table
+from penstock.engine.cache_loop import Cache as Entries
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -29,7 +30,6 @@ from penstock.errors import (
     SnapshotError,
 )
 from penstock.joins.snapshot import pack, unpack
-from penstock.kernels.cache import Cache as Entries
 from penstock.lookup.events import to_events
 from penstock.lookup.keys import Keys, id_of, keys_of
 from penstock.lookup.source import Fetched, KeyRefusedError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.contest import Choice
+from penstock.engine.policy_race import Choice
 
 
 @dataclass

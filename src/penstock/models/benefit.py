@@ -139,7 +139,7 @@ def benefit_table(
     survival = survival_of(L, alpha)
     weights = survival.weights(survival.reach)
     if isinstance(model, RandomWalk):
-        from penstock.kernels.benefit import walk_table
+        from penstock.models.kernels.benefit import walk_table
 
         first, steps = model.steps
         return walk_table(steps, first, weights)
@@ -148,7 +148,7 @@ def benefit_table(
             "A table is made of a RandomWalk, or of a LinearTrend whose slope is a whole number of steps; "
             f"{model!r} was given."
         )
-    from penstock.kernels.benefit import trend_table
+    from penstock.models.kernels.benefit import trend_table
 
     return trend_table(model.noise.table, model.noise.low, round(model.slope / model.step), weights)
 

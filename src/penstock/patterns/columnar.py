@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.patterns import count_keyed
 from penstock.patterns.alternatives import Alternative, alternatives, looks_ahead, looks_back, predicates_of
 from penstock.patterns.batch import Batch, Member, type_names, width_of
 from penstock.patterns.forms import alternative_form
@@ -26,6 +25,7 @@ from penstock.patterns.given import Input, Shared, filtered, input_of
 from penstock.patterns.held import Held
 from penstock.patterns.quota import Quota
 from penstock.patterns.search import Limits, Searches, first_matches, in_result_order
+from penstock.patterns.search_kernel import count_keyed
 from penstock.patterns.span import first_within
 from penstock.patterns.values import codes_of
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.kernels.patterns import Events, Program, Work
 from penstock.patterns.alternatives import Absence, Alternative, alternatives, predicates_of
 from penstock.patterns.analysis import Analysis, Predicate, Side
 from penstock.patterns.given import Input, filtered
 from penstock.patterns.nodes import Const
+from penstock.patterns.search_kernel import Events, Program, Work
 
 COMPARISONS = {"<": 0, "<=": 1, "=": 2, "!=": 3, ">=": 4, ">": 5}
 MIRRORED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.patterns import latest_chain, window_ends
 from penstock.patterns.analysis import Analysis, Predicate
 from penstock.patterns.forms import Form, alone_form
+from penstock.patterns.search_kernel import latest_chain, window_ends
 from penstock.patterns.values import Codes, local_mask
 
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.patterns import Events, Program, Work, find
-from penstock.kernels.tiers import Pace, expecting
+from penstock.compiler.tiers import Pace, expecting
 from penstock.patterns.alternatives import Alternative
 from penstock.patterns.analysis import Analysis
 from penstock.patterns.compiled import Compiler
 from penstock.patterns.forms import alternative_form
 from penstock.patterns.given import Input
+from penstock.patterns.search_kernel import Events, Program, Work, find
 
 ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
 NEVER = 1 << 62

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from penstock.columns import Table
 from penstock.errors import ColumnError, EventLimitError, PatternError, PenstockError, SnapshotError
-from penstock.kernels.patterns import window_ends
 from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
 from penstock.patterns.columnar import Columnar, Found
 from penstock.patterns.kept import Kept
@@ -20,6 +19,7 @@ from penstock.patterns.nodes import Attr
 from penstock.patterns.options import Options
 from penstock.patterns.quota import Quota
 from penstock.patterns.result import PatternRun, PatternStats
+from penstock.patterns.search_kernel import window_ends
 from penstock.patterns.snapshot import pack, unpack
 from penstock.patterns.values import NOTHING, Values
 from penstock.payload import to_arrow

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError
-from penstock.kernels import ring
-from penstock.kernels.ages import BINS, age_bin, best_age, trace_ages
-from penstock.kernels.hooks import (
+from penstock.compiler.jit import jit
+from penstock.engine import expiry
+from penstock.engine.hooks import (
     arrive,
     enter,
     leave,
@@ -26,10 +25,11 @@ from penstock.kernels.hooks import (
     overdue,
     score,
 )
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import ROW, STREAM, TIME
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.store import ROW, STREAM, TIME
+from penstock.errors import PolicyOptionError
 from penstock.policies.base import Policy, Setting, is_number
+from penstock.structures.age_curves import BINS, age_bin, best_age, trace_ages
 
 EVERY = 1_000  # arrivals of a stream between two looks at its learnt curve
 
@@ -238,7 +238,7 @@ def _overdue(policy, store, stream):
         slot, _ = front(policy, policy.queue, store, stream)
         allowed = policy.own[stream, store.t64[slot, ROW]]
     else:
-        slot = ring.oldest(store, stream)
+        slot = expiry.oldest(store, stream)
         allowed = policy.k[stream]
     if slot != 0 and store.clock[stream] - store.time[slot, TIME] > allowed:
         return slot
@@ -249,4 +249,4 @@ def _overdue(policy, store, stream):
 def _make_room(policy, store, pool, stream, entry):
     if _staggered(policy, stream):
         return 0
-    return ring.oldest(store, stream)
+    return expiry.oldest(store, stream)

@@ -1,7 +1,7 @@
 """What a policy is: a frozen spec with parameters and capabilities that builds the mutable state.
 
 The spec says what the policy can do; its state is a NamedTuple of arrays, whose class tells the drivers
-which kernels to run (see `penstock.kernels.hooks`). Operators know policies only through this interface.
+which kernels to run (see `penstock.engine.hooks`). Operators know policies only through this interface.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from penstock.engine.match_predictor import Scholar
+from penstock.engine.store import TIMED, Store
 from penstock.errors import PolicyOptionError, UnknownPolicyError
-from penstock.kernels.layout import TIMED, Store
-from penstock.kernels.places import Places
-from penstock.kernels.scholar import Scholar
+from penstock.structures.key_positions import Places
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Policy:
         raise PolicyOptionError(f"{type(self).__name__} has no build(); a policy must define it")
 
     def build_cache(self, setting: CacheSetting) -> Any:
-        """The mutable state for one cache (see `penstock.kernels.cache`)."""
+        """The mutable state for one cache (see `penstock.engine.cache_loop`)."""
         raise UnknownPolicyError(f"{self.name} cannot run a cache.")
 
     def reserve(self, state: Any, arrivals: int) -> Any:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
-from penstock.kernels.cache import (
+from penstock.compiler.jit import jit
+from penstock.engine.cache_loop import (
     Heap,
     entered,
     gone,
@@ -26,11 +26,11 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
-from penstock.kernels.hooks import enter, leave, lowest, make_room, match_key, match_one, score
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.hooks import enter, leave, lowest, make_room, match_key, match_one, score
+from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.store import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.structures.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
 
 
 class Ring(NamedTuple):

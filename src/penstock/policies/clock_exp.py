@@ -14,8 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.bitset import bit_add
-from penstock.kernels.cache import (
+from penstock.compiler.jit import jit
+from penstock.compiler.references import prefetch
+from penstock.engine.cache_loop import (
     Heap,
     entered,
     gone,
@@ -28,7 +29,10 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
-from penstock.kernels.cells import (
+from penstock.engine.hooks import enter, fetch, filed, leave, lowest, make_room, match_key, match_one, score
+from penstock.engine.score_queue import Queue, file_again, file_newcomer, front, new_queue
+from penstock.engine.store import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
+from penstock.engine.tuple_cells import (
     BLOCK,
     SLOT,
     Cells,
@@ -38,7 +42,10 @@ from penstock.kernels.cells import (
     new_cells,
     remove_cell,
 )
-from penstock.kernels.fading import (
+from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
+from penstock.structures.bitset import bit_add
+from penstock.structures.decaying_scores import (
     COLUMNS,
     LENGTH,
     POWERS,
@@ -56,14 +63,7 @@ from penstock.kernels.fading import (
     rounds_left,
     take_log,
 )
-from penstock.kernels.hooks import enter, fetch, filed, leave, lowest, make_room, match_key, match_one, score
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
-from penstock.kernels.queue import Queue, file_again, file_newcomer, front, new_queue
-from penstock.kernels.recency import LAST, NEWER, NOTED, Recency, forget, new_recency, oldest, touch
-from penstock.kernels.ref import prefetch
-from penstock.policies.base import CacheSetting, Policy, Setting, is_number
-from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
+from penstock.structures.recency_list import LAST, NEWER, NOTED, Recency, forget, new_recency, oldest, touch
 
 RHO_DEFAULT = 0.95
 OTHER_RHOS = (0.5, 0.8, 0.99, 0.998)

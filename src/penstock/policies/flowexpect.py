@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError
-from penstock.kernels.hooks import (
+from penstock.engine.hooks import (
     arrive,
     before_tick,
     enter,
@@ -21,7 +20,7 @@ from penstock.kernels.hooks import (
     newcomer,
     score,
 )
-from penstock.kernels.layout import (
+from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     ENTRY,
@@ -36,8 +35,9 @@ from penstock.kernels.layout import (
     WINDOW,
     Store,
 )
+from penstock.errors import PolicyOptionError
+from penstock.flows import best_expected
 from penstock.models import AR1, LinearTrend, Model, Past, RandomWalk, Sequence, Stationary
-from penstock.offline import best_expected
 from penstock.policies.base import Policy, Setting
 from penstock.policies.heeb_state import values_of
 from penstock.policies.python import Item, PythonState

@@ -18,19 +18,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError
-from penstock.kernels.blocks import (
-    Blocks,
-    block_insert,
-    block_rank,
-    block_remove,
-    block_select,
-    new_blocks,
-)
-from penstock.kernels.cache import LIVE as CACHED
-from penstock.kernels.cache import USED, entered, gone, used, worst
-from penstock.kernels.cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
-from penstock.kernels.histogram import (
+from penstock.compiler.jit import jit
+from penstock.engine.cache_loop import LIVE as CACHED
+from penstock.engine.cache_loop import USED, entered, gone, used, worst
+from penstock.engine.credit_histogram import (
     BELOW,
     CREDIT,
     ORIGIN,
@@ -43,7 +34,7 @@ from penstock.kernels.histogram import (
     quantile,
     raise_credits,
 )
-from penstock.kernels.hooks import (
+from penstock.engine.hooks import (
     before_tick,
     enter,
     fetch,
@@ -54,8 +45,8 @@ from penstock.kernels.hooks import (
     newcomer,
     score,
 )
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import (
+from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.store import (
     ARRIVAL,
     BASE,
     COUNT,
@@ -70,9 +61,18 @@ from penstock.kernels.layout import (
     USE,
     Store,
 )
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.tuple_cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
+from penstock.errors import PolicyOptionError
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.greedy_dual import GreedyDualCache, new_greedy_dual
+from penstock.structures.ranked_list import (
+    Blocks,
+    block_insert,
+    block_rank,
+    block_remove,
+    block_select,
+    new_blocks,
+)
 
 # The quantile and its tuning.
 INITIAL = 0

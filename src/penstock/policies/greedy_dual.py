@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.kernels.cache import (
+from penstock.engine.cache_loop import (
     Heap,
     asked,
     entered,

@@ -8,16 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError, hint
-from penstock.kernels.benefit import (
-    REACH,
-    Outlook,
-    build,
-    new_outlook,
-    set_exponential,
-    sum_weights,
-)
-from penstock.kernels.layout import (
+from penstock.engine.score_queue import new_queue
+from penstock.engine.store import (
     ARRIVAL,
     ENTRY,
     HEAD,
@@ -26,10 +18,7 @@ from penstock.kernels.layout import (
     STREAM,
     Store,
 )
-from penstock.kernels.offsets import (
-    COLUMNS,
-)
-from penstock.kernels.queue import new_queue
+from penstock.errors import PolicyOptionError, hint
 from penstock.models import (
     AR1,
     LinearTrend,
@@ -42,6 +31,17 @@ from penstock.models import (
     Survival,
     alpha_for,
     survival_of,
+)
+from penstock.models.kernels.benefit import (
+    REACH,
+    Outlook,
+    build,
+    new_outlook,
+    set_exponential,
+    sum_weights,
+)
+from penstock.models.kernels.offset_histogram import (
+    COLUMNS,
 )
 from penstock.models.survival import KINDS, LEFT_OUT
 from penstock.policies import heeb_hooks  # noqa: F401 (registers what is done)

@@ -11,8 +11,28 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.compiler.jit import jit
+from penstock.engine.cache_loop import (
+    KEY,
+    USED,
+    Heap,
+    asked,
+    entered,
+    gone,
+    lower,
+    new_heap,
+    push,
+    raise_to,
+    refuses,
+    remove,
+    score_of,
+    used,
+    worst,
+)
+from penstock.engine.request_shares import SEEN, Shares, count, new_shares, note, recount, set_share, share_of
 from penstock.errors import PolicyOptionError
-from penstock.kernels.benefit import (
+from penstock.models import AR1, Model, RandomWalk, Seasonal, Sequence, Stationary, Survival
+from penstock.models.kernels.benefit import (
     AUTO,
     FOUND,
     FROM,
@@ -35,27 +55,9 @@ from penstock.kernels.benefit import (
     set_exponential,
     sum_weights,
 )
-from penstock.kernels.cache import (
-    KEY,
-    USED,
-    Heap,
-    asked,
-    entered,
-    gone,
-    lower,
-    new_heap,
-    push,
-    raise_to,
-    refuses,
-    remove,
-    score_of,
-    used,
-    worst,
-)
-from penstock.kernels.first import MOST_POINTS, build_first, first_benefit, first_directly
-from penstock.kernels.fitting import SMALLEST, fit, follow_level
-from penstock.kernels.jit import jit
-from penstock.kernels.offsets import (
+from penstock.models.kernels.first_reference import MOST_POINTS, build_first, first_benefit, first_directly
+from penstock.models.kernels.fitting import SMALLEST, fit, follow_level
+from penstock.models.kernels.offset_histogram import (
     COLUMNS,
     EDGE,
     fade,
@@ -66,8 +68,6 @@ from penstock.kernels.offsets import (
     rearrange,
     spread_buckets,
 )
-from penstock.kernels.shares import SEEN, Shares, count, new_shares, note, recount, set_share, share_of
-from penstock.models import AR1, Model, RandomWalk, Seasonal, Sequence, Stationary, Survival
 from penstock.models.survival import LEFT_OUT, AnySurvival
 from penstock.policies.base import CacheSetting
 from penstock.policies.heeb_state import (

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from penstock.engine.store import Store
 from penstock.errors import PolicyOptionError, hint
-from penstock.kernels.benefit import FOUND, NONE, TREND, WALK
-from penstock.kernels.layout import Store
-from penstock.kernels.offsets import COLUMNS, SEEN
+from penstock.models.kernels.benefit import FOUND, NONE, TREND, WALK
+from penstock.models.kernels.offset_histogram import COLUMNS, SEEN
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.heeb import Heeb
 from penstock.policies.heeb_cache import HeebCache, new_heeb_cache

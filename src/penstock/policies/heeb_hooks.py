@@ -6,7 +6,28 @@ import math
 
 import numpy as np
 
-from penstock.kernels.benefit import (
+from penstock.compiler.jit import jit
+from penstock.engine.hooks import arrive, before_tick, enter, filed, leave, lowest, newcomer, open_key, score
+from penstock.engine.score_queue import file_newcomer, front
+from penstock.engine.store import (
+    ARRIVAL,
+    BASE,
+    ENTRY,
+    HEAD,
+    KEY,
+    LANDMARK,
+    NEXT,
+    NODE,
+    PLACE,
+    PREV,
+    ROWS,
+    STREAM,
+    TIME,
+    USE,
+    WINDOW,
+    lifetime,
+)
+from penstock.models.kernels.benefit import (
     ALPHA,
     EXPONENTIAL,
     KNOWN,
@@ -29,28 +50,8 @@ from penstock.kernels.benefit import (
     looked_up,
     set_exponential,
 )
-from penstock.kernels.fitting import fit, fit_is_due
-from penstock.kernels.hooks import arrive, before_tick, enter, filed, leave, lowest, newcomer, open_key, score
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import (
-    ARRIVAL,
-    BASE,
-    ENTRY,
-    HEAD,
-    KEY,
-    LANDMARK,
-    NEXT,
-    NODE,
-    PLACE,
-    PREV,
-    ROWS,
-    STREAM,
-    TIME,
-    USE,
-    WINDOW,
-    lifetime,
-)
-from penstock.kernels.offsets import (
+from penstock.models.kernels.fitting import fit, fit_is_due
+from penstock.models.kernels.offset_histogram import (
     EDGE,
     fade,
     mean_inverse,
@@ -60,7 +61,6 @@ from penstock.kernels.offsets import (
     rearrange,
     spread_buckets,
 )
-from penstock.kernels.queue import file_newcomer, front
 from penstock.policies.heeb_state import (
     ALL,
     ANCHOR,

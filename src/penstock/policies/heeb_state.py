@@ -7,8 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.engine.score_queue import Queue
 from penstock.errors import PolicyOptionError
-from penstock.kernels.benefit import (
+from penstock.models import (
+    AR1,
+    LinearTrend,
+    Model,
+    RandomWalk,
+    Seasonal,
+    Sequence,
+    Stationary,
+)
+from penstock.models.kernels.benefit import (
     AUTO,
     KNOWN,
     LOW,
@@ -28,16 +38,6 @@ from penstock.kernels.benefit import (
     Outlook,
     trend_width,
     walk_width,
-)
-from penstock.kernels.queue import Queue
-from penstock.models import (
-    AR1,
-    LinearTrend,
-    Model,
-    RandomWalk,
-    Seasonal,
-    Sequence,
-    Stationary,
 )
 from penstock.policies.base import Setting
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.history import KEY, find_row, last_of
-from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import (
+from penstock.compiler.jit import jit
+from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
+from penstock.engine.match_predictor import Scholar, attend, check_scholar, new_scholar, worth
+from penstock.engine.store import (
     ARRIVAL,
     COUNT,
     ENTRY,
@@ -23,11 +23,11 @@ from penstock.kernels.layout import (
     USE,
     Store,
 )
-from penstock.kernels.layout import KEY as STORED_KEY
-from penstock.kernels.places import listed_bytes
-from penstock.kernels.ranking import Ranking, check_ranking, new_ranking, rank, unrank
-from penstock.kernels.scholar import Scholar, attend, check_scholar, new_scholar, worth
+from penstock.engine.store import KEY as STORED_KEY
 from penstock.policies.base import Policy, Setting, is_number
+from penstock.structures.key_heap import Ranking, check_ranking, new_ranking, rank, unrank
+from penstock.structures.key_history import KEY, find_row, last_of
+from penstock.structures.key_positions import listed_bytes
 
 RENEWED = 4  # keys whose score is brought up to date at every arrival
 AT_FRONT = 16  # and at most so many when a victim is looked for

@@ -7,8 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.errors import PolicyOptionError
-from penstock.kernels.cache import (
+from penstock.engine.cache_loop import (
     REQUESTS,
     Heap,
     entered,
@@ -23,6 +22,7 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
+from penstock.errors import PolicyOptionError
 from penstock.policies.base import CacheSetting, Policy
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.cache import (
+from penstock.engine.cache_loop import (
     Heap,
     entered,
     gone,
@@ -19,9 +19,9 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
-from penstock.kernels.hooks import enter, lowest, match_key, match_one, score
-from penstock.kernels.layout import BASE, ENTRY, SIDE, STREAM, USE
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.hooks import enter, lowest, match_key, match_one, score
+from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.store import BASE, ENTRY, SIDE, STREAM, USE
 from penstock.policies.base import CacheSetting, Policy, Setting
 
 

@@ -7,11 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.counts import Counts, count_key, counted, reserve
-from penstock.kernels.history import count_from_history
-from penstock.kernels.hooks import arrive, changed, enter, leave, lowest, newcomer, open_key
-from penstock.kernels.kinetic import Tournament, champion, enrol, line_score, new_tournament, worth
-from penstock.kernels.layout import (
+from penstock.engine.hooks import arrive, changed, enter, leave, lowest, newcomer, open_key
+from penstock.engine.match_predictor import Scholar
+from penstock.engine.store import (
     ARRIVAL,
     COUNT,
     ENTRY,
@@ -22,9 +20,11 @@ from penstock.kernels.layout import (
     STREAM,
     USE,
 )
-from penstock.kernels.scholar import Scholar
+from penstock.engine.tournament import Tournament, champion, enrol, line_score, new_tournament, worth
 from penstock.policies.base import Policy, Setting
 from penstock.policies.prob import counts_beyond, key_counts
+from penstock.structures.key_counts import Counts, count_key, counted, reserve
+from penstock.structures.key_history import count_from_history
 
 
 class LifeState(NamedTuple):

@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.cache import append, entered, gone, oldest, take_out, used, worst
-from penstock.kernels.hooks import enter, leave, lowest, match_key, match_one, newcomer, score
-from penstock.kernels.layout import ARRIVAL, BASE, ENTRY, HEAD, NUMBER, PLACE, SIDE, STREAM, USE
-from penstock.kernels.queue import Queue, file_newcomer, file_next, file_one, front, new_queue
+from penstock.engine.cache_loop import append, entered, gone, oldest, take_out, used, worst
+from penstock.engine.hooks import enter, leave, lowest, match_key, match_one, newcomer, score
+from penstock.engine.score_queue import Queue, file_newcomer, file_next, file_one, front, new_queue
+from penstock.engine.store import ARRIVAL, BASE, ENTRY, HEAD, NUMBER, PLACE, SIDE, STREAM, USE
 from penstock.policies.base import CacheSetting, Policy, Setting
 
 

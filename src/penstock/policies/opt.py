@@ -7,11 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.engine.hooks import enter, lowest, newcomer, score
+from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
+from penstock.engine.store import ARRIVAL, NUMBER, STREAM
 from penstock.errors import PolicyOptionError
-from penstock.kernels.hooks import enter, lowest, newcomer, score
-from penstock.kernels.layout import ARRIVAL, NUMBER, STREAM
-from penstock.kernels.queue import Queue, file_newcomer, front, new_queue
-from penstock.offline import Steps, keep_times
+from penstock.flows import Steps, keep_times
 from penstock.policies.base import Policy, Setting
 
 
@@ -26,7 +26,7 @@ class OptState(NamedTuple):
 class Opt(Policy):
     """Keep what an optimal plan, made from the whole trace, keeps: no policy has more results.
 
-    The plan is a min-cost flow (see `penstock.offline`) and says of every tuple to which of its matches it
+    The plan is a min-cost flow (see `penstock.flows`) and says of every tuple to which of its matches it
     is kept. Here that step is its score: whoever is done with, or was never wanted, goes first, and the
     capacity of the flow sees to it that there is always one. Drops are not foreseen, so that with a
     `drop_rate` the plan is only a good one.

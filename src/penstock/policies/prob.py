@@ -7,10 +7,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.cache import (
+from penstock.engine.cache_loop import (
     KEY as CACHED_KEY,
 )
-from penstock.kernels.cache import (
+from penstock.engine.cache_loop import (
     Heap,
     asked,
     entered,
@@ -24,7 +24,12 @@ from penstock.kernels.cache import (
     used,
     worst,
 )
-from penstock.kernels.counts import (
+from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
+from penstock.engine.match_predictor import Scholar
+from penstock.engine.score_queue import Queue, file_first, file_next, front, new_queue
+from penstock.engine.store import ENTRY, KEY, SIDE, USE
+from penstock.policies.base import CacheSetting, Policy, Setting
+from penstock.structures.key_counts import (
     SKETCH,
     Counts,
     count_key,
@@ -34,12 +39,7 @@ from penstock.kernels.counts import (
     reserve,
     sketch_bytes_per_key,
 )
-from penstock.kernels.history import count_from_history
-from penstock.kernels.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
-from penstock.kernels.layout import ENTRY, KEY, SIDE, USE
-from penstock.kernels.queue import Queue, file_first, file_next, front, new_queue
-from penstock.kernels.scholar import Scholar
-from penstock.policies.base import CacheSetting, Policy, Setting
+from penstock.structures.key_history import count_from_history
 
 
 class ProbState(NamedTuple):

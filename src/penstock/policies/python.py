@@ -10,8 +10,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.errors import PolicyOptionError
-from penstock.kernels.hooks import (
+from penstock.engine.hooks import (
     arrive,
     enter,
     leave,
@@ -22,7 +21,8 @@ from penstock.kernels.hooks import (
     newcomer,
     score,
 )
-from penstock.kernels.layout import ARRIVAL, ARRIVALS, ENTRY, KEY, ROW, STREAM, TIME, Store
+from penstock.engine.store import ARRIVAL, ARRIVALS, ENTRY, KEY, ROW, STREAM, TIME, Store
+from penstock.errors import PolicyOptionError
 from penstock.policies.base import Policy, Setting
 
 

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.kernels.cache import HIGH, KEY, find, worst
-from penstock.kernels.hooks import before_tick, enter, leave, make_room
-from penstock.kernels.jit import jit
-from penstock.kernels.layout import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
-from penstock.kernels.random import POLICY, below, uniform
-from penstock.kernels.ref import prefetch
+from penstock.compiler.jit import jit
+from penstock.compiler.references import prefetch
+from penstock.engine.cache_loop import HIGH, KEY, find, worst
+from penstock.engine.hooks import before_tick, enter, leave, make_room
+from penstock.engine.store import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
 from penstock.policies.base import CacheSetting, Policy, Setting
+from penstock.structures.random import POLICY, below, uniform
 
 AHEAD = 8  # draws
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.kernels import spill
+from penstock.queues import decisions
 from penstock.queues.costs import Cost, UnitCost
 from penstock.queues.offline import least_accesses, optimum
 from penstock.queues.planners import PAGING, planner
@@ -83,9 +83,9 @@ def _course(name: str, memory: int, arrivals: np.ndarray, order: Any) -> np.ndar
         return None
     sized = spec.sized(memory, arrivals.shape[1])
     course = np.zeros(len(arrivals), np.int64)
-    counts = np.zeros(spill.COUNTS, np.int64)
+    counts = np.zeros(decisions.COUNTS, np.int64)
     wanted = order_of(order, arrivals.shape[1])
-    spill.simulate(
+    decisions.simulate(
         sized.kind, sized.memory, sized.share, sized.block, sized.split, arrivals, wanted, counts, course
     )
     return course

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError, PolicyOptionError, UnknownPolicyError, hint
-from penstock.kernels import spill
+from penstock.queues import decisions
 
 PAGING = -1  # LRU paging has no decisions in common with the others
 
@@ -50,16 +50,16 @@ class Planner:
         kind, room, block = self.kind, memory // queues if self.split else memory, self.block or 1
         share = room // (2 * queues) if not self.split else room // 2
         if self.name == "hybrid" and block > share:
-            kind = spill.HALF if queues == 1 else spill.HEADS
+            kind = decisions.HALF if queues == 1 else decisions.HEADS
         elif self.name in ("hybrid", "greedy-chunk") and block > share:
             raise PolicyOptionError(
                 f"{self.name!r} takes blocks of at most {share} here (M / 2n); {block} was given. "
                 "'hybrid' takes HALF or BUFFEREDHEAD instead."
             )
-        if kind == spill.HEADS_WIDE:
+        if kind == decisions.HEADS_WIDE:
             share = max(1, room // (3 * queues))
-        largest = share if kind != spill.HALF and kind != spill.HALF_LATE else room // 2
-        if kind == spill.GREEDY:
+        largest = share if kind != decisions.HALF and kind != decisions.HALF_LATE else room // 2
+        if kind == decisions.GREEDY:
             largest = room // (2 * queues)
         return Sized(kind, room, share, block, self.split, largest)
 
@@ -77,36 +77,49 @@ class Sized:
 
 
 _ALL = (
-    Planner("half", "keeps both ends in memory, moves halves of it", "section 2", spill.HALF),
-    Planner("half-late", "HALF that writes only when memory is full", "footnote 2", spill.HALF_LATE),
+    Planner("half", "keeps both ends in memory, moves halves of it", "section 2", decisions.HALF),
+    Planner("half-late", "HALF that writes only when memory is full", "footnote 2", decisions.HALF_LATE),
     Planner(
-        "greedy", "writes and reads as few tuples as it can", "section 3", spill.GREEDY, many=True, block=1
+        "greedy",
+        "writes and reads as few tuples as it can",
+        "section 3",
+        decisions.GREEDY,
+        many=True,
+        block=1,
     ),
-    Planner("greedy-chunk", "greedy in blocks of T = c0 / c1", "section 3", spill.GREEDY, many=True),
+    Planner("greedy-chunk", "greedy in blocks of T = c0 / c1", "section 3", decisions.GREEDY, many=True),
     Planner(
         "hybrid",
         "HALF or BUFFEREDHEAD where T is large, else greedy-chunk",
         "corollary 3.1",
-        spill.GREEDY,
+        decisions.GREEDY,
         many=True,
     ),
     Planner(
         "buffered-head",
         "protects every head, writes the newest of the fullest",
         "section 4.1",
-        spill.HEADS,
+        decisions.HEADS,
         many=True,
     ),
     Planner(
-        "buffered-head-rest", "writes all but the protected head", "footnote 4", spill.HEADS_REST, many=True
+        "buffered-head-rest",
+        "writes all but the protected head",
+        "footnote 4",
+        decisions.HEADS_REST,
+        many=True,
     ),
-    Planner("buffered-head-halves", "writes the newest half", "footnote 4", spill.HEADS_HALVES, many=True),
-    Planner("buffered-head-wide", "writes two shares at once", "section 4.3", spill.HEADS_WIDE, many=True),
+    Planner(
+        "buffered-head-halves", "writes the newest half", "footnote 4", decisions.HEADS_HALVES, many=True
+    ),
+    Planner(
+        "buffered-head-wide", "writes two shares at once", "section 4.3", decisions.HEADS_WIDE, many=True
+    ),
     Planner(
         "static",
         "foil: HALF in an equal part for each queue",
         "section 4",
-        spill.HALF,
+        decisions.HALF,
         split=True,
         stores=False,
     ),

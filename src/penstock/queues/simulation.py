@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.kernels import spill
+from penstock.queues import decisions
 from penstock.queues.costs import Cost, UnitCost
 from penstock.queues.planners import PAGING, Planner, planner
 
@@ -114,13 +114,13 @@ def simulate(
         raise PenstockError(f"memory is a whole number of tuples; {memory!r} was given.")
     spec = planner(policy)
     order = order_of(consume, queues)
-    counts = np.zeros(spill.COUNTS, np.int64)
+    counts = np.zeros(decisions.COUNTS, np.int64)
     sized = spec.sized(int(memory), queues)
     if spec.kind == PAGING:
         page = min(spec.block or sized.share, int(memory) // 2)
-        spill.simulate_paging(int(memory), page, counted, order, counts)
+        decisions.simulate_paging(int(memory), page, counted, order, counts)
     else:
-        spill.simulate(
+        decisions.simulate(
             sized.kind,
             sized.memory,
             sized.share,
@@ -135,11 +135,11 @@ def simulate(
         planner=spec.name,
         memory=int(memory),
         queues=queues,
-        ticks=int(counts[spill.TICKS]),
-        reads=int(counts[spill.READS]),
-        writes=int(counts[spill.WRITES]),
-        read=int(counts[spill.READ]),
-        written=int(counts[spill.WRITTEN]),
-        rewritten=int(counts[spill.REWRITTEN]),
-        peak=int(counts[spill.PEAK]),
+        ticks=int(counts[decisions.TICKS]),
+        reads=int(counts[decisions.READS]),
+        writes=int(counts[decisions.WRITES]),
+        read=int(counts[decisions.READ]),
+        written=int(counts[decisions.WRITTEN]),
+        rewritten=int(counts[decisions.REWRITTEN]),
+        peak=int(counts[decisions.PEAK]),
     )

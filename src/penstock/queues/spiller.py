@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.kernels import spill
+from penstock.queues import decisions
 from penstock.queues.chunks import Chunk, decode, encode
 from penstock.queues.lanes import Block, Lane
 from penstock.queues.planners import Sized
 
 # The decisions are compiled for simulations; a call with plain numbers is quicker interpreted.
-_before = getattr(spill.before, "py_func", spill.before)
-_protected = getattr(spill.protected, "py_func", spill.protected)
-_reading = getattr(spill.reading, "py_func", spill.reading)
-_on_demand = getattr(spill.on_demand, "py_func", spill.on_demand)
+_before = getattr(decisions.before, "py_func", decisions.before)
+_protected = getattr(decisions.protected, "py_func", decisions.protected)
+_reading = getattr(decisions.reading, "py_func", decisions.reading)
+_on_demand = getattr(decisions.on_demand, "py_func", decisions.on_demand)
 
 
 class Spiller:
@@ -26,7 +26,7 @@ class Spiller:
         self.plan, self.lanes, self.durable = plan, lanes, durable
         # Chunks are at most this long, so that one always fits where a planner reads.
         grain = min(longest, plan.largest)
-        self.grain = min(grain, plan.block) if plan.kind == spill.GREEDY else grain
+        self.grain = min(grain, plan.block) if plan.kind == decisions.GREEDY else grain
         self.keep = _protected(plan.kind, plan.memory, plan.share, plan.block)
         self.unit = _reading(plan.kind, plan.memory, plan.share, plan.block)
         self.eager = not _on_demand(plan.kind)
@@ -37,7 +37,7 @@ class Spiller:
 
     def room(self, lane: Lane) -> int:
         """How much may enter before something is written; `Store.check` compares it with the planner."""
-        if self.plan.kind == spill.HALF:
+        if self.plan.kind == decisions.HALF:
             return self.plan.memory // 2 - lane.tail() if lane.disk else self.plan.memory - lane.head()
         return self.plan.memory - self.whole()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.cache import (
+from penstock.engine.byte_cache_loop import LIMIT, TAKEN, Room
+from penstock.engine.cache_loop import (
     CAPACITY,
     FREE,
     HIGH,
@@ -21,7 +22,6 @@ from penstock.kernels.cache import (
     Cache,
     Heap,
 )
-from penstock.kernels.cache_bytes import LIMIT, TAKEN, Room
 from penstock.policies.clock import ClockCache
 from penstock.policies.clock_exp import ClockExpCache
 from penstock.policies.fifo import FifoCache

@@ -6,11 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.counts import FILLED, SKETCH, Counts
-from penstock.kernels.history import CLOCK, KEY, LAST, History
-from penstock.kernels.places import LISTED, NOWHERE, Places
-from penstock.kernels.regression import Regression
-from penstock.kernels.scholar import (
+from penstock.engine.match_predictor import (
     CHANCE,
     DOUBT,
     E_DUE,
@@ -25,7 +21,7 @@ from penstock.kernels.scholar import (
     WINDOW,
     Scholar,
 )
-from penstock.kernels.shares import KEYS, SEEN, Shares
+from penstock.engine.request_shares import KEYS, SEEN, Shares
 from penstock.soundness.basics import (
     FAR,
     check_lists,
@@ -36,6 +32,10 @@ from penstock.soundness.basics import (
     sound,
 )
 from penstock.soundness.parts import checks
+from penstock.structures.key_counts import FILLED, SKETCH, Counts
+from penstock.structures.key_history import CLOCK, KEY, LAST, History
+from penstock.structures.key_positions import LISTED, NOWHERE, Places
+from penstock.structures.regression import Regression
 
 MIXED = 20  # by how many bits a sketch shifts a hash
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.bitset import Bitset, new_bitset
-from penstock.kernels.blocks import WIDTH, Blocks
-from penstock.kernels.kinetic import Tournament
-from penstock.kernels.layout import ARRIVAL, BASE, COUNT, ENTRY, P_LIMIT, PLACE, STREAM, Store
-from penstock.kernels.queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
-from penstock.kernels.ranking import Ranking
+from penstock.engine.score_queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
+from penstock.engine.store import ARRIVAL, BASE, COUNT, ENTRY, P_LIMIT, PLACE, STREAM, Store
+from penstock.engine.tournament import Tournament
 from penstock.policies.clock import Ring
 from penstock.soundness.basics import FAR, check_numbers, check_same, check_within, sound
 from penstock.soundness.parts import CHECKS, Members, anything, checks
 from penstock.soundness.store import highest_key, live_tuples
+from penstock.structures.bitset import Bitset, new_bitset
+from penstock.structures.key_heap import Ranking
+from penstock.structures.ranked_list import WIDTH, Blocks
 
 CHECKS[Bitset] = anything  # that of a ring, which looks at it
 

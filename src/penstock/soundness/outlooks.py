@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels import benefit
-from penstock.kernels.benefit import (
+from penstock.engine.store import ENTRY, PLACE, STREAM, USE, Store
+from penstock.models.kernels import benefit
+from penstock.models.kernels.benefit import (
     FOUND,
     GRID,
     KNOWN,
@@ -28,8 +29,7 @@ from penstock.kernels.benefit import (
     WHOLE,
     Outlook,
 )
-from penstock.kernels.layout import ENTRY, PLACE, STREAM, USE, Store
-from penstock.kernels.offsets import EDGE
+from penstock.models.kernels.offset_histogram import EDGE
 from penstock.policies import heeb_cache, heeb_state
 from penstock.policies.heeb_cache import HeebCache
 from penstock.policies.heeb_state import WAITING, HeebState, Hopeless

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from penstock.kernels.layout import Store
+from penstock.engine.store import Store
 from penstock.soundness.store import live_tuples, pool_of_tuples
 
 Check = Callable[[Any, Any, Any], None]

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.cells import BLOCK, CLASSES, SLOT, WIDTHS, Cells
-from penstock.kernels.fading import KNOWN, LENGTH, LOGGED, SINCE, VISIT, WEIGHT, Logs
-from penstock.kernels.histogram import CREDIT, POINTER, TOTAL, Histogram
-from penstock.kernels.layout import (
+from penstock.engine.credit_histogram import CREDIT, POINTER, TOTAL, Histogram
+from penstock.engine.store import (
     ARRIVAL,
     BASE,
     COUNT,
@@ -24,7 +22,7 @@ from penstock.kernels.layout import (
     USE,
     Store,
 )
-from penstock.kernels.recency import NEWER, NOTED, OLDER, Recency
+from penstock.engine.tuple_cells import BLOCK, CLASSES, SLOT, WIDTHS, Cells
 from penstock.policies.age import AgeState
 from penstock.policies.clock import ClockState
 from penstock.policies.clock_exp import ClockExpState
@@ -48,6 +46,8 @@ from penstock.soundness.basics import (
 )
 from penstock.soundness.parts import CHECKS, Members, anything, checks
 from penstock.soundness.store import highest_key, live_tuples
+from penstock.structures.decaying_scores import KNOWN, LENGTH, LOGGED, SINCE, VISIT, WEIGHT, Logs
+from penstock.structures.recency_list import NEWER, NOTED, OLDER, Recency
 
 ROUNDS = 1 << 24  # more than a score that is a number takes to fade: no hand is farther from a tuple
 CREDITS = 1 << 60  # differences of credits can be told

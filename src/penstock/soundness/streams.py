@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.kernels.drive import Batch
-from penstock.kernels.layout import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
-from penstock.kernels.many_index import (
+from penstock.engine.join_loop import Batch
+from penstock.engine.loss_sketch import Sketch
+from penstock.engine.many_index import (
     CHAIN,
     COUNTING,
     HEEDING,
@@ -22,9 +22,9 @@ from penstock.kernels.many_index import (
     Index,
     Scheme,
 )
-from penstock.kernels.many_stream import ManyFlow
-from penstock.kernels.sketch import Sketch
-from penstock.kernels.stream import Expiry, Flow
+from penstock.engine.many_join_late import ManyFlow
+from penstock.engine.pair_join_late import Expiry, Flow
+from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
 from penstock.soundness.basics import (
     FAR,
     check_hash,

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
+from penstock.engine.store import STEPS
 from penstock.errors import SnapshotError
 from penstock.joins.stream import StreamState
-from penstock.kernels.drive import LOG_DROPPED, LOG_EVICTED, LOG_LATE
-from penstock.kernels.layout import STEPS
 from penstock.payload import row_bytes
 from penstock.spark.arena import Arena
 from penstock.spark.figures import Figures

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
+from penstock.compiler.tiers import ahead
 from penstock.errors import PenstockError, hint
 from penstock.joins.config import in_tuples
 from penstock.joins.unbiased import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
-from penstock.kernels.tiers import ahead
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch
 from penstock.spark.bucket import AT, EVENT, STREAM

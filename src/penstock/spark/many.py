@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.budget import Tuples, budget_of
+from penstock.compiler.tiers import ahead
 from penstock.errors import BudgetError, PenstockError
 from penstock.joins.many_arrivals import Joins
-from penstock.kernels.tiers import ahead
 from penstock.policies import get
 from penstock.spark import metrics, session
 from penstock.spark.batch import joined_in_batch

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
-from penstock.kernels.tiers import ahead
 from penstock.patterns import Attr, Pattern
 from penstock.patterns.options import Options
 from penstock.patterns.show import partition_attributes

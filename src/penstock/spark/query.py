@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.budget import Budget, budget_of
+from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PenstockError, hint
-from penstock.kernels.tiers import ahead
 from penstock.linked import StreamQuery
 from penstock.linked.query import warn_unbounded
 from penstock.linked.sharding import partition_variable

@@ -1,0 +1,203 @@
+"""A sketch of what is gone: how many results an arrival would have found among the tuples that were lost.
+
+Tuples that left are counted by key in a count sketch: a key has one counter and a sign, so that the keys that
+share a counter cancel out on average and the sum over many arrivals is unbiased. Time is cut into panes, a
+quarter of the window each, so that what has left the window leaves the count. The panes of a counter share a
+cache line.
+
+Tuples that expired are counted too, for arrivals that come late. Those in the pane that is still partly in
+the window have a slot of their own, the fringe, until the whole pane has expired: arrivals in time must not
+count them. What a pane held when its slot was needed for another is forgotten; an arrival that asks
+for times that far back is counted as unestimated, for what it missed is not known.
+
+Cost: O(1) per tuple that leaves, O(panes) per arrival.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.compiler.jit import jit
+from penstock.engine.hooks import lost
+
+PANES = 11  # two and a half windows back from the newest tuple that is counted
+FRINGE = PANES
+PER_WINDOW = 4
+EMPTY = -(2**62)
+BYTES_PER_COUNTER = 2 * (PANES + 1) * 4
+
+# In `Sketch.missed`.
+MISSED = 0
+UNESTIMATED = 1
+
+# In `Sketch.extent`.
+FIRST = 0
+LAST = 1
+
+
+class Sketch(NamedTuple):
+    """Per stream and counter the panes and the fringe, and per stream which pane is where."""
+
+    counters: np.ndarray
+    pane: np.ndarray
+    span: np.ndarray  # of a pane, in units of time, and the least difference of two times, 0 for fractions
+    missed: np.ndarray  # results that arrivals would have found, and arrivals for which that is not known
+    extent: np.ndarray  # per stream and pane the first and the last time of what is counted in it
+    forgotten: np.ndarray  # per stream the last time that was counted once and is not any more
+
+
+class Tally(NamedTuple):
+    """What the driver of streams writes to: as `drive.Out`, and the sketch."""
+
+    counts: np.ndarray
+    pairs: np.ndarray
+    log: np.ndarray
+    ends: np.ndarray
+    sketch: Sketch
+
+
+def new_sketch(bytes_: int, horizons: tuple[float, float], whole: bool) -> Sketch:
+    """A sketch of at most so many bytes, of none if there is no room for a counter.
+
+    `whole` says that times are whole numbers.
+    """
+    width = max(0, bytes_ // BYTES_PER_COUNTER)
+    longest = max(horizons)
+    span = max(1.0, math.ceil((longest + 1) / PER_WINDOW)) if whole else max(longest / PER_WINDOW, 1e-9)
+    return Sketch(
+        counters=np.zeros((2, width, PANES + 1), np.int32),
+        pane=np.full((2, PANES + 1), EMPTY, np.int64),
+        span=np.array([span, 1.0 if whole else 0.0]),
+        missed=np.zeros(2),
+        extent=np.zeros((2, PANES + 1, 2)),
+        forgotten=np.full(2, -np.inf),
+    )
+
+
+def forget_all(sketch: Sketch, last: np.ndarray) -> None:
+    """All that was counted up to these times, one per stream, is not known any more."""
+    sketch.forgotten[:] = np.maximum(sketch.forgotten, last)
+
+
+def last_counted(sketch: Sketch) -> np.ndarray:
+    """Per stream the last time of anything that the sketch has ever counted."""
+    known = np.where(sketch.pane == EMPTY, -np.inf, sketch.extent[:, :, LAST])
+    return np.maximum(known.max(axis=1), sketch.forgotten)
+
+
+@jit
+def _mixed(key):
+    mixed = np.uint64(key) ^ np.uint64(0x5851F42D4C957F2D)
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return mixed ^ (mixed >> np.uint64(33))
+
+
+@jit
+def _counter(sketch, mixed):
+    width = np.uint64(sketch.counters.shape[1])
+    return np.int64(((mixed >> np.uint64(32)) * width) >> np.uint64(32))
+
+
+@lost.on(Tally)
+def _lost(out, store, stream, key, time):
+    """Count a tuple that is gone."""
+    count_gone(out.sketch, store, stream, key, time)
+
+
+@jit
+def count_gone(sketch, store, stream, key, time):
+    """Count a tuple that is gone: evicted, refused or dropped, expired, or never admitted."""
+    at = np.float64(time)
+    pane = np.int64(np.floor(at / sketch.span[0]))
+    expired = store.clock[stream] - time > store.horizon[stream]
+    if expired and sketch.counters.shape[1] > 0:
+        edge = np.float64(store.clock[stream]) - np.float64(store.horizon[stream])
+        if pane >= np.int64(np.floor(edge / sketch.span[0])):
+            if sketch.pane[stream, FRINGE] != pane:
+                _fold(sketch, stream)
+                _open(sketch, stream, FRINGE, pane)
+            _enter(sketch, stream, FRINGE, key, at)
+            return
+    slot = pane % PANES
+    if sketch.counters.shape[1] == 0 or sketch.pane[stream, slot] > pane:
+        _forget(sketch, stream, at)
+        return
+    if sketch.pane[stream, slot] < pane:
+        _open(sketch, stream, slot, pane)
+    _enter(sketch, stream, slot, key, at)
+
+
+@jit
+def _forget(sketch, stream, time):
+    sketch.forgotten[stream] = max(sketch.forgotten[stream], time)
+
+
+@jit
+def _open(sketch, stream, slot, pane):
+    """Give a slot to another pane; what it held is forgotten, that of the fringe has been folded."""
+    if slot != FRINGE and sketch.pane[stream, slot] != EMPTY:
+        _forget(sketch, stream, sketch.extent[stream, slot, LAST])
+    for each in range(sketch.counters.shape[1]):
+        sketch.counters[stream, each, slot] = 0
+    sketch.pane[stream, slot] = pane
+    sketch.extent[stream, slot, FIRST] = np.inf
+    sketch.extent[stream, slot, LAST] = -np.inf
+
+
+@jit
+def _enter(sketch, stream, slot, key, time):
+    mixed = _mixed(key)
+    sketch.counters[stream, _counter(sketch, mixed), slot] += 1 if mixed & np.uint64(1) else -1
+    sketch.extent[stream, slot, FIRST] = min(sketch.extent[stream, slot, FIRST], time)
+    sketch.extent[stream, slot, LAST] = max(sketch.extent[stream, slot, LAST], time)
+
+
+@jit
+def _fold(sketch, stream):
+    """Add the fringe to its pane, all of which has expired."""
+    pane = sketch.pane[stream, FRINGE]
+    if pane == EMPTY:
+        return
+    slot = pane % PANES
+    if sketch.pane[stream, slot] > pane:
+        _forget(sketch, stream, sketch.extent[stream, FRINGE, LAST])
+        return
+    if sketch.pane[stream, slot] < pane:
+        _open(sketch, stream, slot, pane)
+    for each in range(sketch.counters.shape[1]):
+        sketch.counters[stream, each, slot] += sketch.counters[stream, each, FRINGE]
+    first, last = sketch.extent[stream, FRINGE, FIRST], sketch.extent[stream, FRINGE, LAST]
+    sketch.extent[stream, slot, FIRST] = min(sketch.extent[stream, slot, FIRST], first)
+    sketch.extent[stream, slot, LAST] = max(sketch.extent[stream, slot, LAST], last)
+
+
+@jit
+def count_missed(sketch, stream, key, low, high):
+    """Add up how many tuples of a stream with this key that are gone have times from `low` to `high`."""
+    first, last, grain = np.float64(low), np.float64(high), sketch.span[1]
+    known = first > sketch.forgotten[stream]
+    if sketch.counters.shape[1] > 0:
+        mixed = _mixed(key)
+        counter = _counter(sketch, mixed)
+        found = 0.0
+        for slot in range(PANES + 1):
+            if sketch.pane[stream, slot] == EMPTY:
+                continue
+            begin, end = sketch.extent[stream, slot, FIRST], sketch.extent[stream, slot, LAST]
+            if end < first or begin > last:
+                continue
+            whole = end - begin + grain
+            covered = min(end, last) - max(begin, first) + grain
+            if covered >= whole:
+                found += sketch.counters[stream, counter, slot]
+            elif covered > 0.0:
+                found += sketch.counters[stream, counter, slot] * (covered / whole)
+            else:
+                known = False  # a single moment of many: fractions of a pane say nothing
+        sketch.missed[MISSED] += found if mixed & np.uint64(1) else -found
+    if not known:
+        sketch.missed[UNESTIMATED] += 1.0

@@ -1,0 +1,80 @@
+"""The cached tuples of a query under another policy: they enter anew, in order, and are used as they were."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.compiler.driver import driver
+from penstock.compiler.jit import jit
+from penstock.compiler.references import borrow
+from penstock.engine.hooks import match_key
+from penstock.engine.many_index import HEEDING
+from penstock.engine.triple_index import LAST_USE, USED, first_key
+from penstock.engine.triple_join import let_in
+
+
+class LinkedSettlers(NamedTuple):
+    """Tuples in order of arrival."""
+
+    stream: np.ndarray
+    cache: np.ndarray
+    row: np.ndarray
+    life: np.ndarray
+    arrival: np.ndarray
+    members: np.ndarray  # of partial solutions: the row of each pattern
+    uses: np.ndarray
+    matches: np.ndarray  # how many of the uses the policy is told of
+
+
+@driver
+def settle_linked(policy, store, index, expiry, scheme, columns, settlers, events):
+    """Let the tuples enter and be matched, in the order of events: n + i is the last use of tuple i."""
+    _settle(
+        borrow(policy),
+        borrow(store),
+        borrow(index),
+        borrow(expiry),
+        borrow(scheme),
+        borrow(columns),
+        borrow(settlers),
+        events,
+    )
+
+
+@jit
+def _settle(policy, store, index, expiry, scheme, columns, settlers, events):
+    n, caches = settlers.row.shape[0], scheme.cache_roles.shape[0]
+    rows = np.zeros(scheme.partners.shape[0], np.int64)
+    slots = np.zeros(n, np.int64)
+    for event in events:
+        if event < n:
+            cache, row, life = settlers.cache[event], settlers.row[event], settlers.life[event]
+            for pattern in range(rows.shape[0]):
+                rows[pattern] = row if cache < caches else settlers.members[event, pattern]
+            first, count = first_key(index, scheme, columns, rows, cache)
+            store.entering[0] = life
+            slot = let_in(
+                policy,
+                store,
+                index,
+                expiry,
+                scheme,
+                columns,
+                rows,
+                cache,
+                settlers.stream[event],
+                row,
+                life,
+                settlers.arrival[event],
+                first,
+                count,
+            )
+            index.uses[slot] = settlers.uses[event]
+            index.owed[slot] = settlers.uses[event, USED] % 1.0
+            slots[event] = slot
+        elif index.meta[HEEDING] != 0:
+            i = event - n
+            for _ in range(settlers.matches[i]):
+                match_key(policy, store, slots[i], 0, np.int64(settlers.uses[i, LAST_USE]))

@@ -1,0 +1,11 @@
+"""What is possible if the whole stream is known, or its probabilities are: flows find the best decisions.
+
+>>> from penstock.flows import keep_times
+>>> callable(keep_times)
+True
+"""
+
+from penstock.flows.expected import best_expected
+from penstock.flows.optimum import Steps, future_results, keep_times
+
+__all__ = ["Steps", "best_expected", "future_results", "keep_times"]

@@ -1,0 +1,1 @@
+"""What models compute per arrival, as kernels."""

@@ -1,0 +1,191 @@
+"""The disk cache of compiled kernels, seen from other processes, folders and installations."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+# What a process compiles of a package of the user's own: a policy state, a hook for it, and a kernel of ours.
+POLICY = """
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mine.limits import LEAST
+from penstock.engine.hooks import score
+from penstock.compiler.jit import jit
+from penstock.engine.store import BASE
+from penstock.engine.score_queue import Queue
+
+
+class Mine(NamedTuple):
+    queue: Queue
+
+
+@score.on(Mine)
+def _score(policy, store, slot):
+    return store.f64[slot, BASE] + LEAST
+
+
+@jit
+def scored(policy, store, slot):
+    return score(policy, store, slot)
+"""
+
+USE = """
+import numpy as np
+
+from mine.policy import Mine, scored
+from penstock.engine.store import new_store
+from penstock.engine.score_queue import new_queue
+
+found = scored(Mine(new_queue((4,))), new_store((4,), (4,), np.dtype(np.int64), 0), 1)
+print(found, sum(scored.stats.cache_hits.values()), sum(scored.stats.cache_misses.values()))
+"""
+
+OURS = """
+import numpy as np
+
+from penstock.structures.age_curves import best_age
+
+found = best_age(np.array([1.0, 5.0, 0.0]), 2.0)
+print(found, sum(best_age.stats.cache_hits.values()), sum(best_age.stats.cache_misses.values()))
+"""
+
+
+def run(code: str, cwd: Path, *path: Path, **environment: str) -> tuple[str, str]:
+    """What a new process in another folder prints, and what it warns of."""
+    given = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    given |= {
+        "PYTHONPATH": os.pathsep.join(map(str, path or (SOURCE,))),
+        "PENSTOCK_TIER": "compiled",
+    } | environment
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=given, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    (folder / "mine").mkdir(parents=True)
+    (folder / "mine" / "__init__.py").touch()
+    (folder / "mine" / "limits.py").write_text("LEAST = 3.0\n")
+    (folder / "mine" / "unrelated.py").write_text("# nothing\n")
+    (folder / "mine" / "policy.py").write_text(POLICY)
+    return folder
+
+
+def test_the_cache_of_the_tests_serves_everybody() -> None:
+    """A class of the tests was pickled into the index of a kernel, which then nobody else could read."""
+    from tests.engine.test_score_queue import Model
+
+    model = Model(4)
+    model.enter(1.0)
+    model.check()
+    code = """
+import numpy as np, penstock as ps
+times = np.arange(30, dtype=float) / 2
+stream = {"k": np.arange(30) % 3, "ts": times}
+join = ps.WindowJoin(within=2.0, budget=ps.Tuples(8), policy="lru", allocation="equal")
+print(join.run(stream, stream, on="k", time="ts").stats.results)
+"""
+    found, _ = run(code, Path(os.sep))
+    assert int(found) > 0
+
+
+def test_a_policy_of_ones_own_package(package: Path, tmp_path: Path) -> None:
+    cache = {"PENSTOCK_CACHE_DIR": str(tmp_path / "kernels")}
+    here = (SOURCE, package)
+    assert run(USE, tmp_path, *here, **cache)[0] == "3.0 0 1"
+    assert run(USE, tmp_path, *here, **cache)[0] == "3.0 1 0"  # loaded
+    assert run(OURS, tmp_path, **cache)[0] == "4.0 0 1"  # the others do not see it
+
+    (package / "mine" / "unrelated.py").write_text("# something else\n")
+    assert run(USE, tmp_path, *here, **cache)[0] == "3.0 1 0"
+    (package / "mine" / "limits.py").write_text("LEAST = 4.0\n")  # a constant that ends up in the code
+    assert run(USE, tmp_path, *here, **cache)[0] == "4.0 0 1"
+    (package / "mine" / "policy.py").write_text(POLICY.replace("+ LEAST", "- LEAST"))
+    assert run(USE, tmp_path, *here, **cache)[0] == "-4.0 0 1"
+
+
+def test_classes_of_a_script_stay_in_its_process(package: Path, tmp_path: Path) -> None:
+    code = POLICY + USE.replace("from mine.policy import Mine, scored", "")
+    for _ in range(2):
+        assert (
+            run(code, tmp_path, SOURCE, package, PENSTOCK_CACHE_DIR=str(tmp_path / "kernels"))[0] == "3.0 0 1"
+        )
+
+
+def test_another_installation_compiles_nothing(tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    shutil.copytree(SOURCE / "penstock", other / "penstock", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in other.rglob("*.py"):
+        os.utime(path, (1, 1))
+    kernels = tmp_path / "kernels"
+    assert run(OURS, tmp_path, PENSTOCK_CACHE_DIR=str(kernels))[0] == "4.0 0 1"
+    carried = tmp_path / "carried"
+    shutil.copytree(kernels, carried)
+    assert run(OURS, tmp_path, other, PENSTOCK_CACHE_DIR=str(carried))[0] == "4.0 1 0"
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "junk"])
+def test_a_damaged_file_counts_as_absent(damage: str, tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels"
+    cache = {"PENSTOCK_CACHE_DIR": str(kernels)}
+    run(OURS, tmp_path, **cache)
+    for path in kernels.glob("*.nbc"):
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        path.write_bytes(
+            {"empty": b"", "cut": whole[:middle], "flipped": flipped, "junk": b"junk" * 99}[damage]
+        )
+    assert run(OURS, tmp_path, **cache)[0] == "4.0 0 1"
+    assert run(OURS, tmp_path, **cache)[0] == "4.0 1 0"  # whole again
+
+
+def test_two_processes_fill_one_cache(tmp_path: Path) -> None:
+    given = os.environ | {
+        "PYTHONPATH": str(SOURCE),
+        "PENSTOCK_CACHE_DIR": str(tmp_path / "kernels"),
+        "PENSTOCK_TIER": "compiled",
+    }
+    both = [
+        subprocess.Popen([sys.executable, "-c", OURS], env=given, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [each.communicate(timeout=300)[0].split()[0] for each in both] == ["4.0", "4.0"]
+    assert run(OURS, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path / "kernels"))[0] == "4.0 1 0"
+    assert not list((tmp_path / "kernels").glob("*.tmp"))
+
+
+def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
+    """It works, from a temporary folder, and says so once."""
+    nowhere = {"HOME": "/dev/null/home", "XDG_CACHE_HOME": "/dev/null/cache", "TMPDIR": str(tmp_path)}
+    given = {"PENSTOCK_CACHE_DIR": ""} | nowhere
+    found, warned = run(OURS + "best_age(np.array([1]), 1)", tmp_path, **given)
+    assert found == "4.0 0 1"
+    assert warned.count("CacheFolderWarning") == 1
+    assert "PENSTOCK_CACHE_DIR" in warned
+    assert run(OURS, tmp_path, **given)[0] == "4.0 1 0"  # the next process finds them there
+
+
+def test_a_given_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """Another one serves, and whoever has given it is told."""
+    taken = tmp_path / "file"
+    taken.write_text("")
+    given = {"PENSTOCK_CACHE_DIR": str(taken), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found, warned = run(OURS + "best_age(np.array([1]), 1)", tmp_path, **given)
+    assert found == "4.0 0 1"
+    assert warned.count("CacheFolderWarning") == 1
+    assert f"PENSTOCK_CACHE_DIR={taken} cannot" in warned
