@@ -9,9 +9,9 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.joins.window import WindowJoin
-from penstock.spark.bucket import Batch
-from penstock.spark.pack import KEY, TIME, to_blob
-from penstock.spark.spec import JoinSpec, Side
+from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.join_spec import JoinSpec, Side
+from penstock.spark.runtime.packer import KEY, TIME, to_blob
 from penstock.window import window_of
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import PipelineMonitor, bounded_join
-from penstock.spark.bucket import Bucket
-from penstock.spark.tally import Tally
+from penstock.spark.monitor.totals import Tally
+from penstock.spark.runtime.join_bucket import Bucket
 from tests.dashboard.browser import Browser
 from tests.spark.conftest import write_files
 from tests.spark.packed import packed, spec_of

@@ -18,9 +18,9 @@ from rich.console import Console
 import penstock as ps
 from penstock.errors import BiasedSampleWarning
 from penstock.spark import bounded_join
-from penstock.spark.exporter import Exporter
-from penstock.spark.monitor import PipelineMonitor
-from penstock.spark.tally import Tally
+from penstock.spark.monitor.pipeline import PipelineMonitor
+from penstock.spark.monitor.prometheus import Exporter
+from penstock.spark.monitor.totals import Tally
 from tests.spark.conftest import write_files
 from tests.spark.support import START
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import bounded_join
-from penstock.spark import join as join_module
-from penstock.spark.buckets import labels, share
+from penstock.spark.api import join as join_module
+from penstock.spark.runtime.bucket_labels import labels, share
 from tests.spark.conftest import write_files
 
 ENOUGH = ps.Tuples(100_000)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from penstock.errors import ColumnError
 from penstock.spark import bounded_join, bounded_join_many, match_pattern, reconcile
-from penstock.spark.keys import RETAIN_FRACTION, common_type
+from penstock.spark.runtime.keys import RETAIN_FRACTION, common_type
 from tests.spark.support import same_rows
 
 # Values that are close to each other: equal in one type and different in another, or equal by a collation.

@@ -18,14 +18,14 @@ from rich.console import Console
 import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import PipelineMonitor, bounded_join_many
-from penstock.spark.bucket import Batch
-from penstock.spark.exporter import Exporter
-from penstock.spark.ledger import Ledger
-from penstock.spark.many_bucket import ManyBucket
-from penstock.spark.many_spec import ManySpec
-from penstock.spark.pack import CHECK, KEY, TIME, to_blob
-from penstock.spark.spec import Side
-from penstock.spark.tally import Tally
+from penstock.spark.monitor.prometheus import Exporter
+from penstock.spark.monitor.totals import Tally
+from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.join_spec import Side
+from penstock.spark.runtime.many_bucket import ManyBucket
+from penstock.spark.runtime.many_spec import ManySpec
+from penstock.spark.runtime.packer import CHECK, KEY, TIME, to_blob
+from penstock.spark.runtime.state_log import Ledger
 from penstock.window import window_of
 from tests.spark.conftest import write_files
 from tests.spark.support import figures, rows_of
@@ -416,7 +416,7 @@ def test_keys_that_only_share_a_hash_do_not_join() -> None:
 
 
 def test_state_of_two_streams_is_refused_for_many() -> None:
-    from penstock.spark.bucket import Bucket
+    from penstock.spark.runtime.join_bucket import Bucket
     from tests.spark.packed import packed as packed_pair
     from tests.spark.packed import spec_of as pair_of
 

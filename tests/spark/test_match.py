@@ -16,11 +16,11 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import match_pattern
-from penstock.spark.bucket import Batch
-from penstock.spark.event_pack import BUCKET, event_packer
-from penstock.spark.ledger import SEAL
-from penstock.spark.match_stream import MatchSpec
-from penstock.spark.matcher import Matcher
+from penstock.spark.runtime.event_packer import BUCKET, event_packer
+from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.pattern_bucket import Matcher
+from penstock.spark.runtime.pattern_stream import MatchSpec
+from penstock.spark.runtime.state_log import SEAL
 from tests.spark.conftest import write_files
 
 TEXT = "PATTERN SEQ(A a, !B, C c, a.k = c.k = B.k) WITHIN 30 s RETURN a.n AS first, c.n AS last"

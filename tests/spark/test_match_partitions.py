@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.patterns import STRATEGIES
 from penstock.spark import match_pattern
-from penstock.spark.bucket import Batch
-from penstock.spark.match_stream import MatchSpec
-from penstock.spark.matcher import Matcher
-from penstock.spark.pack import to_blob
+from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.packer import to_blob
+from penstock.spark.runtime.pattern_bucket import Matcher
+from penstock.spark.runtime.pattern_stream import MatchSpec
 from tests.patterns.agreement import Case, random_case
 from tests.patterns.test_agreement import LARGE
 from tests.spark.conftest import write_files

@@ -17,14 +17,14 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import match_pattern
-from penstock.spark.bucket import Batch
-from penstock.spark.buckets import labels
-from penstock.spark.event_pack import BUCKET, event_packer
-from penstock.spark.ledger import Ledger
-from penstock.spark.match import MatchProcessor
-from penstock.spark.match_stream import MatchSpec
-from penstock.spark.matcher import Matcher
-from penstock.spark.pack import REGISTER, from_blob, to_blob
+from penstock.spark.api.match import MatchProcessor
+from penstock.spark.runtime.bucket_labels import labels
+from penstock.spark.runtime.event_packer import BUCKET, event_packer
+from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.packer import REGISTER, from_blob, to_blob
+from penstock.spark.runtime.pattern_bucket import Matcher
+from penstock.spark.runtime.pattern_stream import MatchSpec
+from penstock.spark.runtime.state_log import Ledger
 from tests.spark.conftest import write_files
 from tests.spark.support import begun, committed, python_workers
 from tests.spark.test_kill import run_with_kills

@@ -21,8 +21,8 @@ import penstock as ps
 from penstock.errors import PenstockError
 from penstock.queues import QueueClient, QueueServer
 from penstock.spark import bounded_join, lookup_join, register_queue_source
-from penstock.spark.monitor import PipelineMonitor
-from penstock.spark.tally import Tally
+from penstock.spark.monitor.pipeline import PipelineMonitor
+from penstock.spark.monitor.totals import Tally
 from tests.spark.conftest import write_files
 from tests.spark.support import pieces, until
 

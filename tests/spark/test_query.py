@@ -17,10 +17,10 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import stream_query
-from penstock.spark.bucket import Batch
-from penstock.spark.ledger import refuse_changes
-from penstock.spark.pack import to_blob
-from penstock.spark.querying import STREAM, Querier, QuerySpec
+from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.packer import to_blob
+from penstock.spark.runtime.query_bucket import STREAM, Querier, QuerySpec
+from penstock.spark.runtime.state_log import refuse_changes
 from tests.spark.conftest import write_files
 
 TEXT = """SELECT ?a ?b ?v ?T FROM STREAM wind

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import bounded_join, reconcile
-from penstock.spark.split import write_split
+from penstock.spark.api.write_split import write_split
 from tests.spark.support import figures
 
 pytestmark = pytest.mark.spark

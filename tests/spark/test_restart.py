@@ -12,8 +12,8 @@ import pytest
 
 import penstock as ps
 from penstock.spark import bounded_join
-from penstock.spark.bucket import Batch, Bucket
-from penstock.spark.spec import JoinSpec
+from penstock.spark.runtime.join_bucket import Batch, Bucket
+from penstock.spark.runtime.join_spec import JoinSpec
 from tests.spark.conftest import write_files
 from tests.spark.packed import packed, spec_of
 from tests.spark.support import figures, pieces, python_workers, rows_of

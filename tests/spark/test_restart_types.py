@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from penstock.errors import PenstockError
 from penstock.spark import bounded_join, match_pattern
-from penstock.spark.arena import Arena
-from penstock.spark.ledger import refuse_changes
+from penstock.spark.runtime.payload_table import Arena
+from penstock.spark.runtime.state_log import refuse_changes
 from tests.spark.conftest import write_files
 
 JOIN: dict[str, Any] = {"on": "k", "time": "ts", "within": 100, "budget": "50 tuples", "policy": "fifo"}

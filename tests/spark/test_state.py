@@ -15,9 +15,10 @@ import pytest
 
 import penstock as ps
 from penstock.errors import SnapshotError
-from penstock.spark import bounded_join, ledger
-from penstock.spark.bucket import Batch, Bucket
-from penstock.spark.ledger import SEAL
+from penstock.spark import bounded_join
+from penstock.spark.runtime import state_log as ledger
+from penstock.spark.runtime.join_bucket import Batch, Bucket
+from penstock.spark.runtime.state_log import SEAL
 from tests.spark.conftest import write_files
 from tests.spark.packed import packed, spec_of
 from tests.spark.support import START, figures, pieces
@@ -211,8 +212,8 @@ def test_a_restart_on_foreign_state_is_refused(
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
-    from penstock.spark import join
-    from penstock.spark.processor import JoinProcessor
+    from penstock.spark.api import join
+    from penstock.spark.runtime.processor import JoinProcessor
 
     class Scribbler(JoinProcessor):
         """Runs the join, and then leaves something else in a place of its state."""

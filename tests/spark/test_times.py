@@ -12,10 +12,10 @@ import pytest
 
 import penstock as ps
 from penstock.spark import bounded_join, bounded_join_many, match_pattern, stream_query
-from penstock.spark.bucket import Batch, Bucket
-from penstock.spark.matcher import Matcher, MatchSpec
-from penstock.spark.pack import BUCKET, KEY, Packing, as_numbers, packer, to_blob
-from penstock.spark.querying import END, START, STREAM, Querier, QuerySpec, query_packer
+from penstock.spark.runtime.join_bucket import Batch, Bucket
+from penstock.spark.runtime.packer import BUCKET, KEY, Packing, as_numbers, packer, to_blob
+from penstock.spark.runtime.pattern_bucket import Matcher, MatchSpec
+from penstock.spark.runtime.query_bucket import END, START, STREAM, Querier, QuerySpec, query_packer
 from tests.spark.packed import spec_of
 
 WIDE = [0, 2**61 - 1, 2**61, -(2**61), 2**62, 2**63 - 1, -(2**63), None]

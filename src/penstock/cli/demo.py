@@ -133,7 +133,7 @@ def run_bounded(session: Any, folder: Path, tuples: int, screen: Any = None) -> 
     """The bounded join as a streaming query, with live figures; what it did, and its totals."""
     import penstock as ps
     from penstock.spark import PipelineMonitor, bounded_join, write_split
-    from penstock.spark.metrics import figures_of
+    from penstock.spark.runtime.metrics import figures_of
 
     joined = bounded_join(
         *_streams(session, folder),

@@ -70,8 +70,8 @@ def join(
 
         from penstock.errors import UnitWarning
         from penstock.spark import bounded_join
-        from penstock.spark.figures import Figures
-        from penstock.spark.tally import recall_of
+        from penstock.spark.monitor.totals import recall_of
+        from penstock.spark.runtime.figures import Figures
 
         watch: Any = "penstock" if stream else Observation("penstock")
         frames = [read(session, path, streaming=stream) for path in (left, right)]

@@ -1,0 +1,1 @@
+"""What users call, one function per file."""

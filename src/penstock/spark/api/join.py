@@ -1,0 +1,290 @@
+"""`bounded_join`: two DataFrames, streaming or batch, joined in a fixed amount of memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.budget import Bytes, Fraction, Tuples, budget_of
+from penstock.compiler.tiers import ahead
+from penstock.errors import PenstockError, hint
+from penstock.joins.config import in_tuples
+from penstock.joins.unbiased import unequal_shares, warn_biased
+from penstock.joins.window import WindowJoin
+from penstock.spark.runtime import metrics, session
+from penstock.spark.runtime.batch import joined_in_batch
+from penstock.spark.runtime.bucket_labels import bucket_count, share
+from penstock.spark.runtime.join_bucket import AT, EVENT, STREAM
+from penstock.spark.runtime.join_schema import (
+    EVENT_TIME,
+    Keys,
+    event_time_field,
+    keys_of,
+    output_fields,
+    quoted,
+    refuse_kind,
+    refuse_unpackable,
+    row_bytes_of,
+    sides_of,
+    times_of,
+    types_of,
+)
+from penstock.spark.runtime.join_spec import LEFT, JoinSpec
+from penstock.spark.runtime.keys import names_of
+from penstock.spark.runtime.packer import BUCKET, CHECK, KEY
+from penstock.spark.runtime.processor import JoinProcessor
+from penstock.spark.runtime.streaming import joined_in_stream
+from penstock.window import Within, window_of
+
+EMITS = ("results", "all")
+SKETCH_SHARE = 0.05
+SKETCH_LEAST = 64 * 1024
+TUPLE_BYTES = 350  # about what a tuple takes besides its row
+
+
+def bounded_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budget: Any,
+    policy: Any = "auto",
+    allocation: str | None = None,
+    lateness: Any = "0 seconds",
+    buckets: int | None = None,
+    emit: str = "results",
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    how: str = "inner",
+    unit: str = "ms",
+    drop_rate: float = 0.0,
+    drop_at: str = "admission",
+    rates: tuple[float, float] | None = None,
+    seed: int = 0,
+    row_bytes: float | None = None,
+    name: str | Observation = "penstock",
+) -> DataFrame:
+    """Join two DataFrames on equal keys within a window of time, in a fixed amount of memory.
+
+    Parameters
+    ----------
+    left, right
+        Two streaming or two batch DataFrames. Watermarks on their times are honoured.
+    on
+        The key: a column name, a list of names, or of pairs `(left name, right name)`.
+    time
+        The column of the event time, or a pair of names: timestamps, dates or numbers.
+    within
+        How far apart two times may be: a duration or a number, or a pair `(before, after)`: a right row at
+        most `after` later or `before` earlier than the left one.
+    budget
+        What all buckets together may keep: `"256 MiB"`, `Bytes(...)`, `Tuples(...)`, and for batch
+        DataFrames `Fraction(...)`.
+    policy, allocation, drop_rate, drop_at, seed
+        As for `penstock.WindowJoin`.
+    lateness
+        Without a watermark, how far a stream's progress stays behind its largest time.
+    buckets
+        Into how many parts the keys are cut; by default the shuffle partitions.
+    emit
+        `"results"`, or `"all"`: also the rows that were evicted or dropped or came late (see `write_split`).
+    suffixes
+        For columns whose names both sides have.
+    unit
+        That of numeric times.
+    rates
+        Arrivals of each stream per unit of time, where allocation, drop rate or policy need them; of the
+        whole stream: each bucket gets its share of them, as of the budget.
+    row_bytes
+        About what a row takes, by which a byte budget lays out its tables; guessed from the types.
+    name
+        Of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
+
+    Returns
+    -------
+    The key columns once, then the left and then the right columns. If the inputs have watermarks, also
+    `event_time`, the later of the two times, with a watermark, so that a windowed aggregation can follow.
+
+    Examples
+    --------
+    >>> from penstock.spark import bounded_join
+    >>> shown = spark.createDataFrame([("a", 0), ("b", 5)], "ad string, ts long")
+    >>> clicked = spark.createDataFrame([("a", 3), ("b", 90)], "ad string, ts long")
+    >>> bounded_join(shown, clicked, on="ad", time="ts", within=10, budget="1 MiB").show()
+    +---+-------+--------+
+    | ad|ts_left|ts_right|
+    +---+-------+--------+
+    |  a|      0|       3|
+    +---+-------+--------+
+    <BLANKLINE>
+    """
+    refuse_kind(how)
+    if emit not in EMITS:
+        raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
+    _check_frames(left, right)
+    window = window_of(within)
+    if not isinstance(window, Within):
+        raise PenstockError(
+            f"within={within!r} is not a window of time; on Spark it is a span or a pair (before, after)."
+        )
+    keys = keys_of(left, right, on)
+    times, unit, dtype = times_of(left, right, time, unit)
+    sides = sides_of(left, right, keys, times, suffixes)
+    streaming = left.isStreaming
+    budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
+    spark = left.sparkSession
+    count = bucket_count(buckets, budget, session.partitions(spark))
+    marked = any(side.watermark for side in sides)
+    fields = output_fields(left, right, sides)
+    refuse_unpackable([*left.schema.fields, *right.schema.fields])
+    if marked:
+        fields.append(event_time_field(left.schema[times[0]].dataType))
+    row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
+    memory = budget.n if isinstance(budget, Bytes) else budget.n * (row_bytes + TUPLE_BYTES)
+    sketch = max(int(SKETCH_SHARE * memory), SKETCH_LEAST)
+    spec = JoinSpec(
+        join=WindowJoin(
+            within=window,
+            budget=share(budget, count),
+            policy=policy,
+            allocation=allocation,
+            drop_rate=drop_rate,
+            drop_at=drop_at,
+            seed=seed,
+        ),
+        left=sides[0],
+        right=sides[1],
+        buckets=count,
+        unit=unit,
+        dtype=dtype,
+        hashed=keys.hashed,
+        lateness=tuple(math.inf if side.watermark else lateness for side in sides),
+        row_bytes=row_bytes,
+        sketch_bytes=sketch // count,
+        rates=rates,
+        emit=emit,
+        event_time=EVENT_TIME if marked else None,
+        key_types=names_of((keys.left_types, keys.right_types), keys.types, spark),
+        key_words=keys.words,
+        column_types=tuple(types_of(frame) for frame in (left, right)),
+    )
+    if count > 1 and spec.join.policy.needs_whole_stream:
+        raise PenstockError(
+            f"{spec.join.policy.name} with these models goes by time or by the last value of a stream, but "
+            f"each of {count} buckets sees only some of the keys; give buckets=1."
+        )
+    # Refuses what cannot work, and has the kernels on disk before workers need them.
+    with ahead():
+        state = spec.start().warm()
+    warn_biased(unequal_shares(state.config), stacklevel=2)
+    if emit == "all":
+        fields += [
+            T.StructField(EVENT, T.StringType()),
+            T.StructField(STREAM, T.StringType()),
+            T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
+        ]
+    prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
+    session.check_workers(spark)
+    if streaming:
+        session.prepare(spark)
+        parcels = joined_in_stream(prepared, spec, JoinProcessor)
+    else:
+        parcels = joined_in_batch(prepared, spec)
+    return metrics.observed(parcels, spec, T.StructType(fields), name)
+
+
+def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:
+    """The columns that are carried, the bucket, and the number by which the key is known."""
+    compared, identities = keys.compared(side), keys.identities(side)
+    missing = F.lit(False)
+    for column in compared:
+        missing = missing | column.isNull()
+    if spec.hashed:
+        code = F.xxhash64(*identities)
+    elif isinstance(keys.types[0], T.DateType):
+        code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
+    else:
+        code = compared[0].cast("long")
+    mine = spec.sides[side]
+    kept = [
+        F.col(quoted(source)).alias(name) for source, name in zip(mine.sources, mine.columns, strict=True)
+    ]
+    for source, name, kind in zip(mine.key_sources, mine.keys, keys.left_types, strict=True):
+        column = F.col(quoted(source))
+        if side == LEFT or source == mine.time_source:
+            kept.append(column.alias(name))
+        elif spec.emit == "all":  # a key beyond the left type matches nothing
+            kept.append(column.try_cast(kind).alias(name))
+    hidden = [
+        F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
+        F.when(~missing, code).alias(KEY),
+    ]
+    if spec.hashed:
+        hidden.append(F.xxhash64(F.lit("penstock"), *identities).alias(CHECK))
+    return frame.select(*hidden, *kept)
+
+
+def _in_tuples(
+    budget: Any,
+    left: DataFrame,
+    right: DataFrame,
+    keys: Keys,
+    times: tuple[str, str],
+    window: Within,
+    unit: str,
+    streaming: bool,
+) -> Tuples | Bytes:
+    """A budget that does not depend on the input; what a fraction is of, batch DataFrames can tell."""
+    if not isinstance(budget, Fraction):
+        return budget
+    if streaming:
+        share(budget, 1)
+    both = None
+    for side, (frame, name) in enumerate(zip((left, right), times, strict=True)):
+        arrives = F.lit(True)
+        for key in keys.compared(side):
+            arrives = arrives & key.isNotNull()
+        mine = frame.filter(arrives).select(_number(frame, name).alias("time")).filter(~F.isnan("time"))
+        mine = mine.agg(F.count("time").alias("n"), F.min("time").alias("first"), F.max("time").alias("last"))
+        both = mine if both is None else both.union(mine)
+    assert both is not None
+    found = both.collect()
+    ends = [[row[end] for row in found if row[end] is not None] for end in ("first", "last")]
+    span = max(ends[1]) - min(ends[0]) if ends[0] else 0
+    return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
+
+
+def _number(frame: DataFrame, name: str) -> Column:
+    """A time as a number: microseconds where it is a timestamp or a date."""
+    kind, time = frame.schema[name].dataType, F.col(quoted(name))
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(time)
+    if isinstance(kind, T.TimestampNTZType | T.DateType):
+        return F.unix_micros(time.cast("timestamp"))
+    return time
+
+
+def _check_frames(left: Any, right: Any) -> None:
+    for side, frame in (("left", left), ("right", right)):
+        if not hasattr(frame, "isStreaming") or not hasattr(frame, "mapInArrow"):
+            raise PenstockError(
+                f"bounded_join takes Spark DataFrames; {side} is a {type(frame).__name__}. In process there "
+                "is penstock.WindowJoin."
+            )
+    if left.isStreaming != right.isStreaming:
+        raise PenstockError(
+            "bounded_join takes two streaming or two batch DataFrames, not one of each. A stream and a table "
+            "are joined by Spark without state."
+        )
+
+
+def _told_as(kind: T.DataType) -> T.DataType:
+    """The type in which the time of an eviction is told."""
+    if isinstance(kind, T.DateType):
+        return T.TimestampNTZType()
+    return kind if isinstance(kind, T.TimestampType | T.TimestampNTZType) else T.DoubleType()

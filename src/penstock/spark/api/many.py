@@ -1,0 +1,197 @@
+"""`bounded_join_many`: many DataFrames, streaming or batch, joined in a fixed amount of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.budget import Tuples, budget_of
+from penstock.compiler.tiers import ahead
+from penstock.errors import BudgetError, PenstockError
+from penstock.joins.many_arrivals import Joins
+from penstock.policies import get
+from penstock.spark.runtime import metrics, session
+from penstock.spark.runtime.batch import joined_in_batch
+from penstock.spark.runtime.bucket_labels import bucket_count, share
+from penstock.spark.runtime.join_schema import EVENT_TIME, quoted, refuse_unpackable, types_of
+from penstock.spark.runtime.keys import identity, names_of, words_of
+from penstock.spark.runtime.many_bucket import ManyBucket, ManyProcessor
+from penstock.spark.runtime.many_schema import (
+    check_streams,
+    key_types,
+    many_fields,
+    many_times_of,
+    members_of,
+    own_types,
+    parts_of,
+)
+from penstock.spark.runtime.many_spec import ManySpec
+from penstock.spark.runtime.packer import BUCKET
+from penstock.spark.runtime.streaming import joined_in_stream
+from penstock.window import window_of
+
+
+def bounded_join_many(
+    streams: Mapping[str, DataFrame],
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    budget: Any,
+    policy: Any = "gdj",
+    allocation: str | None = None,
+    lateness: Any = "0 seconds",
+    buckets: int | None = None,
+    seed: int = 0,
+    unit: str = "ms",
+    name: str | Observation = "penstock",
+) -> DataFrame:
+    """Join many DataFrames within a window of time in a fixed amount of memory; `join_many` on Spark.
+
+    A result has one row of each stream that takes part, all with the same key, and the latest of them is
+    within the window of the earliest, whichever came first.
+
+    Parameters
+    ----------
+    streams
+        A dict of name to DataFrame, all of them streaming or all batch. Their order settles ties of time.
+        Watermarks on their times are honoured.
+    on
+        A column, or several (a composite key), that all streams share: one join over all of them. Or a list
+        of joins, each a tuple of `(stream, column)` members: several joins in one memory, which have no key
+        in common by which rows could be cut into buckets, so that all run in one.
+    time
+        The column of the event time of all streams, or a dict of stream to column.
+    within
+        How far apart the earliest and the latest time of a result may be: a duration or a number.
+    budget
+        What all buckets together may keep, in tuples: `Tuples(100_000)` or `"100000 tuples"`.
+    policy, allocation, seed
+        As for `penstock.join_many`; `allocation="proportional"` needs the whole input and is refused.
+    lateness
+        Without a watermark, how far a stream's progress stays behind its largest time.
+    buckets
+        Into how many parts the keys of one join are cut; by default the shuffle partitions.
+    unit
+        That of numeric times.
+    name
+        Of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
+
+    Returns
+    -------
+    For one join the key columns once, then the other columns of each stream. For several, `_join` (the number
+    of the join in the list) and the columns of each stream, null for those that take no part. Columns that
+    several streams have get a suffix, `_` and the stream's name. If the inputs have watermarks, also
+    `event_time`, the latest time of the result, with a watermark.
+
+    Examples
+    --------
+    >>> from penstock.spark import bounded_join_many
+    >>> seen = spark.createDataFrame([("a", 0), ("b", 5)], "ad string, ts long")
+    >>> clicked = spark.createDataFrame([("a", 3), ("b", 9)], "ad string, ts long")
+    >>> bought = spark.createDataFrame([("a", 4, 20)], "ad string, ts long, price int")
+    >>> streams = {"seen": seen, "clicked": clicked, "bought": bought}
+    >>> bounded_join_many(streams, on="ad", time="ts", within=10, budget="1000 tuples").show()
+    +---+-------+----------+---------+-----+
+    | ad|ts_seen|ts_clicked|ts_bought|price|
+    +---+-------+----------+---------+-----+
+    |  a|      0|         3|        4|   20|
+    +---+-------+----------+---------+-----+
+    <BLANKLINE>
+    """
+    check_streams(streams)
+    joins = members_of(streams, on)
+    types = [key_types(streams, join) for join in joins]
+    times, unit, dtype = many_times_of(streams, time, unit)
+    parts = parts_of(streams, joins, times)
+    fields = many_fields(streams, joins, parts)
+    refuse_unpackable([field for frame in streams.values() for field in frame.schema.fields])
+    given = budget_of(budget)
+    if not isinstance(given, Tuples):
+        raise BudgetError(
+            f"Joins of many streams on Spark count their memory in tuples; {given!r} was given. Give "
+            "Tuples(n), or a text such as '100000 tuples'."
+        )
+    names, frames = tuple(streams), list(streams.values())
+    spark = frames[0].sparkSession
+    count = _bucket_count(buckets, given, joins, session.partitions(spark))
+    own = share(given, count)
+    assert isinstance(own, Tuples)
+    marked = any(part.watermark for part in parts)
+    keyed = [(own_types(streams, join), kinds) for join, kinds in zip(joins, types, strict=True)]
+    number = {each: s for s, each in enumerate(names)}
+    spec = ManySpec(
+        names=names,
+        parts=parts,
+        joins=tuple(tuple(number[each] for each, _ in join) for join in joins),
+        on=str(joins),
+        within=window_of(within),
+        budget=own,
+        policy=get(policy),
+        allocation=allocation,
+        lateness=tuple(math.inf if part.watermark else lateness for part in parts),
+        seed=seed,
+        buckets=count,
+        unit=unit,
+        dtype=dtype,
+        event_time=EVENT_TIME if marked else None,
+        key_types=tuple(name for mine, kinds in keyed for name in names_of(mine, kinds, spark)),
+        key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
+        column_types=tuple(types_of(frame) for frame in frames),
+    )
+    with ahead():  # refuses what cannot work, and has the kernels on disk when workers need them
+        spec.start().warm()
+    prepared = [_prepared(frame, side, spec, joins, types) for side, frame in enumerate(frames)]
+    session.check_workers(spark)
+    if frames[0].isStreaming:
+        session.prepare(spark)
+        parcels = joined_in_stream(prepared, spec, ManyProcessor)
+    else:
+        parcels = joined_in_batch(prepared, spec, ManyBucket)
+    return metrics.observed(parcels, spec, T.StructType(fields), name)
+
+
+def _bucket_count(given: int | None, budget: Tuples, joins: Joins, partitions: int) -> int:
+    """The number of buckets: one, if there is no one key by which rows could be cut into more."""
+    if len(joins) == 1:
+        return bucket_count(given, budget, partitions)
+    if given not in (None, 1):
+        raise PenstockError(
+            f"Several joins on different keys share one memory and need buckets=1; buckets={given!r} was "
+            "given. Leave it out, or run each join as a query of its own."
+        )
+    return 1
+
+
+def _prepared(
+    frame: DataFrame, side: int, spec: ManySpec, joins: Joins, types: list[list[T.DataType]]
+) -> DataFrame:
+    """The columns that are carried, the bucket, and per join of the stream the numbers of the key."""
+    mine, stream = spec.sides[side], spec.streams[side]
+    bucket, hidden = F.lit(0), []
+    for join, code, check in zip(spec.joins_of(side), spec.codes(side), spec.checks(side), strict=True):
+        compared = [
+            F.col(quoted(column)).cast(kind)
+            for column, kind in zip(dict(joins[join])[stream], types[join], strict=True)
+        ]
+        missing: Column = F.lit(False)
+        for column in compared:
+            missing = missing | column.isNull()
+        identities = [identity(each, kind) for each, kind in zip(compared, types[join], strict=True)]
+        number = F.xxhash64(*identities).bitwiseAND(F.lit(spec.mask))
+        hidden += [
+            F.when(~missing, number).alias(code),
+            F.xxhash64(F.lit("penstock"), *identities).alias(check),
+        ]
+        if len(joins) == 1:
+            bucket = F.pmod(F.hash(*identities), F.lit(spec.buckets))
+    kept = [F.col(quoted(source)).alias(to) for source, to in zip(mine.sources, mine.columns, strict=True)]
+    for source, to in zip(mine.key_sources, mine.keys, strict=True):
+        if side == spec.joins[0][0] or source == mine.time_source:
+            kept.append(F.col(quoted(source)).alias(to))
+    return frame.select(bucket.cast("int").alias(BUCKET), *hidden, *kept)

@@ -1,0 +1,299 @@
+"""`match_pattern`: nested event patterns over a DataFrame, streaming or batch."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.compiler.tiers import ahead
+from penstock.errors import ColumnError, PatternError, PenstockError, hint
+from penstock.patterns import Attr, Pattern
+from penstock.patterns.options import Options
+from penstock.patterns.show import partition_attributes
+from penstock.spark.runtime import session
+from penstock.spark.runtime.bucket_labels import labels
+from penstock.spark.runtime.event_packer import BUCKET, LABEL, PACKED, event_packer
+from penstock.spark.runtime.event_processor import EventProcessor
+from penstock.spark.runtime.join_schema import mapped, quoted, types_of
+from penstock.spark.runtime.keys import is_collated, refuse_collated
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
+from penstock.spark.runtime.pattern_bucket import Figures, Matcher
+from penstock.spark.runtime.pattern_stream import END, START, MatchSpec
+from penstock.window import Within
+
+
+def match_pattern(
+    events: DataFrame,
+    pattern: Pattern | str,
+    *,
+    type: str = "type",
+    time: str = "ts",
+    partition_by: str | Sequence[str] | None = None,
+    lateness: Any = "0 seconds",
+    order: str | Sequence[str] | None = None,
+    budget: Any = None,
+    policy: str | None = None,
+    strategy: str = "columnar",
+    max_events: int | None = None,
+    unit: str = "ms",
+    name: str | Observation = "penstock",
+) -> DataFrame:
+    """Find an event pattern in a DataFrame, streaming or batch.
+
+    Parameters
+    ----------
+    events
+        A DataFrame with a column of types, one of times and any attributes.
+    pattern
+        A `Pattern`, or its text.
+    partition_by
+        Columns of which every combination of values is a stream of its own, released when its events have
+        left the window (a window of events is left only by later events of the same values). Without it,
+        equality predicates that link all events of the pattern say how to cut the work; else there is one
+        partition.
+    lateness
+        How much later than its successors an event may come and still be put in order; later ones are dropped
+        and counted.
+    order
+        The columns that decide between events of one time; all of them, if not given.
+    budget, policy, strategy, max_events
+        As for `Pattern.run`; the budget is for all partitions together. Budget and policy are for the caches
+        of the strategies `object` and `semantic`; the others refuse them.
+    unit
+        That of numeric times.
+    name
+        Of the observed metrics: events, late, skipped, matches, held, and bytes of state read and written.
+
+    Returns
+    -------
+    One row per match: the columns of RETURN, in which a variable is a struct of its event, and the times of
+    the first and the last event, `match_start` and `match_end`.
+
+    Examples
+    --------
+    >>> from penstock.spark import match_pattern
+    >>> events = spark.createDataFrame(
+    ...     [("A", 0, 1), ("B", 5, 1), ("B", 6, 2)], "type string, ts long, id int"
+    ... )
+    >>> found = match_pattern(
+    ...     events, "PATTERN SEQ(A a, B b, a.id = b.id) WITHIN 10 RETURN a.id AS id, b.ts AS t"
+    ... )
+    >>> found.show()
+    +---+---+-----------+---------+
+    | id|  t|match_start|match_end|
+    +---+---+-----------+---------+
+    |  1|  5|          0|        5|
+    +---+---+-----------+---------+
+    <BLANKLINE>
+    """
+    if not hasattr(events, "isStreaming") or not hasattr(events, "mapInArrow"):
+        raise PenstockError(
+            "match_pattern takes a Spark DataFrame; in process there is penstock.Pattern.run. "
+            f"{events.__class__.__name__} was given."
+        )
+    pattern = pattern if isinstance(pattern, Pattern) else Pattern.parse(pattern)
+    returned = [item.what.name for item in pattern.returns if isinstance(item.what, Attr)]
+    given, ties = _names(partition_by, "partition_by"), _names(order, "order")
+    for column in (type, time, *pattern.analysis.attributes, *returned, *given, *ties):
+        if column not in events.columns:
+            raise ColumnError(f"The events have no column {column!r}{hint(column, events.columns)}")
+    if BUCKET in events.columns:
+        raise ColumnError(f"The column {BUCKET!r} of the events is in the way of one of Penstock; rename it.")
+    if not isinstance(name, str | Observation) or not name:
+        raise PenstockError(f"name is that of the observed metrics, a text; {name!r} was given.")
+    for column in (type, *pattern.analysis.attributes, *given):
+        refuse_collated(column, events.schema[column].dataType, "match_pattern")
+    dtype, unit = _time_kind(events, time, unit)
+    inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
+    keys = given or inferred
+    buckets = session.partitions(events.sparkSession) if keys else 1
+    share = Options(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
+    spec = MatchSpec(
+        pattern=pattern,
+        type=type,
+        time=time,
+        dtype=dtype,
+        unit=unit,
+        lateness=_span(lateness, unit, dtype),
+        order=tuple(ties if order is not None else [c for c in events.columns if c != time]),
+        keys=() if set(given) <= set(inferred) else tuple(given),
+        strategy=strategy,
+        budget=None if share is None else max(1, share.n // buckets),
+        policy=policy,
+        max_events=max_events,
+        buckets=buckets,
+        column_types=types_of(events),
+    )
+    fields = _fields(events, pattern, time)
+    with ahead():
+        _warm(spec, events.schema)
+    if not keys:
+        warnings.warn(
+            "No equality predicate links all events of the pattern, so one task does all the work; give "
+            "partition_by= if every value of a column is a stream of its own.",
+            stacklevel=2,
+        )
+    hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
+    prepared = events.withColumn(BUCKET, hashed.cast("int"))
+    session.check_workers(events.sparkSession)
+    if events.isStreaming:
+        session.prepare(events.sparkSession)
+        parcels = _in_stream(prepared, spec, buckets)
+    else:
+        parcels = _in_batch(prepared, spec, buckets)
+    sums = [
+        F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
+        for counter in asdict(Figures())
+    ]
+    rows = parcels.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    return rows.mapInArrow(unpacker(T.StructType(fields), {}), T.StructType(fields))
+
+
+def _time_kind(events: DataFrame, time: str, unit: str) -> tuple[str, str]:
+    kind = events.schema[time].dataType
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        return "int64", "us"
+    if isinstance(kind, T.IntegralType):
+        return "int64", unit
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return "float64", unit
+    raise ColumnError(
+        f"The time column {time!r} is {kind.simpleString()}; allowed are timestamps and numbers."
+    )
+
+
+def _span(lateness: Any, unit: str, dtype: str) -> float:
+    span = Within(lateness, lateness).resolve(unit).horizons[0]
+    return math.ceil(span) if dtype == "int64" else span
+
+
+def _names(given: Any, option: str) -> list[str]:
+    """The columns that an option names: none, one or several."""
+    if isinstance(given, str):
+        return [given]
+    if given is not None and not isinstance(given, Iterable):
+        raise ColumnError(f"{option} takes the name of a column, or several; {given!r} was given.")
+    return list(given or [])
+
+
+def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructField]:
+    """The columns of the result."""
+    fields = []
+    for name, what in [(i.name, i.what) for i in pattern.returns] or [(v, v) for v in pattern.variables]:
+        kind = events.schema[what.name].dataType if isinstance(what, Attr) else events.schema
+        if name.lower() in (START, END):
+            raise PatternError(
+                f"A match has columns {START!r} and {END!r} of its own; give {name!r} another name with AS."
+            )
+        fields.append(T.StructField(name, kind))
+    kind = events.schema[time].dataType
+    return [*fields, T.StructField(START, kind), T.StructField(END, kind)]
+
+
+def _warm(spec: MatchSpec, schema: T.StructType) -> None:
+    """Refuse what cannot work, and have the kernels on disk before workers need them."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    names = sorted({slot.type for slot in spec.pattern.analysis.slots})
+    columns = {}
+    for field in arrow:
+        if field.name == spec.type:
+            columns[field.name] = pa.array(names) if _is_plain(field.type) else _some(field.type, len(names))
+        elif field.name == spec.time:
+            columns[field.name] = pa.array([0] * len(names), pa.int64()).cast(field.type)
+        else:
+            columns[field.name] = _some(field.type, len(names))
+    state = spec.start()
+    state.process(pa.table(columns))
+    state.finish()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind) and not pa.types.is_binary(kind)
+
+
+def _some(kind: pa.DataType, size: int) -> pa.Array:
+    """Values of a type, so that what cannot be compared is seen before any event comes."""
+    samples: tuple[Any, ...] = (0, "", False, b"", [], {})
+    for value in samples:
+        try:
+            return pa.array([value] * size, kind)
+        except (pa.ArrowException, TypeError):
+            continue
+    return pa.nulls(size, kind)
+
+
+# Streams.
+
+
+def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
+    """Packed rows, grouped by bucket, through the stateful operator; parcels come out."""
+    packed = mapped(prepared, event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
+    return packed.groupBy(LABEL).transformWithStateInPandas(
+        MatchProcessor(spec), parcel_fields(None), "Append", "None"
+    )
+
+
+class MatchProcessor(EventProcessor):
+    """Runs the buckets of a `match_pattern`; their state is the events that windows still reach."""
+
+    kind = Matcher
+
+
+# Batch DataFrames.
+
+
+def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
+    """Rows sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
+    ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
+    # Nulls last, where Arrow has them in a stream.
+    columns = [_sortable(prepared, name).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
+    ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
+    return mapped(ordered, _runner(spec), parcel_fields(None))
+
+
+def _sortable(frame: DataFrame, name: str) -> Column:
+    """A column as Arrow sorts it in a stream: strings by their bytes."""
+    column = F.col(quoted(name))
+    return column.cast(T.StringType()) if is_collated(frame.schema[name].dataType) else column
+
+
+def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        matcher, number = Matcher(spec), None
+        total = Figures()
+
+        def out(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+            total.matches += sum(table.num_rows for table in tables)
+            for blob in blobs_of(tables):
+                yield to_batch(parcel_fields(None), **{ROWS: blob})
+
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            bucket = table[BUCKET].to_numpy()
+            cuts = [0, *(np.flatnonzero(np.diff(bucket)) + 1).tolist(), len(bucket)]
+            for first, last in pairwise(cuts):
+                if last == first:
+                    continue
+                if number is not None and bucket[first] != number:
+                    yield from out(matcher.finish())
+                    matcher = Matcher(spec)
+                number = bucket[first]
+                rows = table.slice(first, last - first).drop_columns([BUCKET])
+                total.events += rows.num_rows
+                yield from out(matcher.ordered(rows))
+        yield from out(matcher.finish())
+        yield to_batch(parcel_fields(None), **{FIGURES: json.dumps(asdict(total))})
+
+    return run

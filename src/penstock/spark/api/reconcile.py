@@ -1,0 +1,229 @@
+"""`reconcile`: the results that a bounded join has missed, found by a batch job afterwards."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from penstock.errors import ColumnError, PenstockError, hint
+from penstock.spark.runtime.join_bucket import EVENT, RESULT
+from penstock.spark.runtime.join_schema import keys_of, output_fields, quoted, sides_of, times_of
+from penstock.spark.runtime.join_spec import LEFT, RIGHT
+from penstock.spark.runtime.keys import is_collated
+from penstock.window import Within, window_of
+
+Frame = DataFrame | str | os.PathLike[str]
+DAY = 86_400_000_000  # in microseconds
+
+
+def reconcile(
+    archive: Frame,
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: Any,
+    time: Any,
+    within: Any,
+    results: Frame,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    unit: str = "ms",
+) -> DataFrame:
+    """The results that a bounded join has missed: together with its own, they are the exact join.
+
+    A pair is missed only if one of its rows was evicted or dropped, or came late. So Spark joins the rows
+    whose key is in the archive, and the results that are known are taken away, each as often as it is there.
+
+    Parameters
+    ----------
+    archive
+        The rows that were evicted or dropped or came late: a DataFrame, or the path that `write_split` had.
+    left, right
+        All that the two streams have brought, as batch DataFrames.
+    on, time, within, suffixes, unit
+        As they were given to `bounded_join`.
+    results
+        The results of the query: a DataFrame, or the path that `write_split` had.
+
+    Returns
+    -------
+    Rows with the columns of the join. Entries of maps are compared in the order in which they stand.
+
+    Examples
+    --------
+    >>> from penstock.spark import bounded_join
+    >>> from penstock.spark import reconcile
+    >>> shown = spark.createDataFrame([("a", 0), ("b", 1), ("c", 2)], "ad string, ts long")
+    >>> clicked = spark.createDataFrame([("c", 3), ("b", 4), ("a", 5)], "ad string, ts long")
+    >>> join = {"on": "ad", "time": "ts", "within": 10}
+    >>> rows = bounded_join(shown, clicked, **join, budget="2 tuples", policy="fifo", emit="all")
+    >>> hits, lost = rows.filter("_event = 'result'"), rows.filter("_event != 'result'")
+    >>> hits.count()
+    1
+    >>> reconcile(lost, shown, clicked, **join, results=hits).orderBy("ad").show()
+    +---+-------+--------+
+    | ad|ts_left|ts_right|
+    +---+-------+--------+
+    |  a|      0|       5|
+    |  b|      1|       4|
+    +---+-------+--------+
+    <BLANKLINE>
+    """
+    _check_batch(left, "left")
+    _check_batch(right, "right")
+    window = window_of(within)
+    if not isinstance(window, Within):
+        raise PenstockError(f"within={within!r} is not a window of time, as a bounded join on Spark has it.")
+    keys = keys_of(left, right, on)
+    times, unit, dtype = times_of(left, right, time, unit)
+    sides = sides_of(left, right, keys, times, suffixes)
+    fields = output_fields(left, right, sides)
+    lost, found = _opened(archive, "archive", left), _opened(results, "results", left)
+    _check_columns(lost, fields[: len(keys.left)], "archive", typed=False)
+    _check_columns(found, fields, "results", typed=True)
+    if EVENT in lost.columns:
+        lost = lost.filter(F.col(EVENT) != RESULT)
+
+    # On their way columns are known by numbers, for a user's names may be anything.
+    gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
+    own = [*keys.left, *sides[LEFT].sources]
+    a = _among(gone, left, keys.compared(LEFT), times[LEFT], own, 0)
+    b = _among(gone, right, keys.compared(RIGHT), times[RIGHT], sides[RIGHT].sources, len(own))
+    known = _among(gone, found, keys.compared(LEFT), None, [field.name for field in fields], 0)
+    near = _near(left.schema[times[LEFT]].dataType, window.resolve(unit).horizons, dtype)
+    same = [F.col(f"a.key{i}") == F.col(f"b.key{i}") for i in range(len(keys.types))]
+    exact = a.alias("a").join(b.alias("b"), [*same, near])
+    try:
+        missed = _comparable(exact, fields).exceptAll(_comparable(known, fields))
+        missed.columns  # noqa: B018 (a remote session says now what it thinks of the columns)
+    except AnalysisException as error:
+        raise ColumnError(
+            "The results cannot be compared with those of an exact join, for Spark does not compare columns "
+            f"of such a type: {str(error).splitlines()[0]}"
+        ) from error
+    return missed.select(
+        *[_with_maps(F.col(f"out{i}"), field.dataType).alias(field.name) for i, field in enumerate(fields)]
+    )
+
+
+def _check_batch(frame: Any, option: str) -> None:
+    """Refuse what is not a batch DataFrame."""
+    if not hasattr(frame, "isStreaming") or not hasattr(frame, "exceptAll"):
+        raise PenstockError(f"reconcile takes Spark DataFrames; {option} is a {type(frame).__name__}.")
+    if frame.isStreaming:
+        raise PenstockError(
+            f"reconcile is a batch job, and {option} is a stream; read what it has brought with spark.read."
+        )
+
+
+def _opened(given: Any, option: str, beside: DataFrame) -> DataFrame:
+    """A DataFrame, from its path if need be."""
+    if not isinstance(given, str | os.PathLike):
+        _check_batch(given, option)
+        return given
+    try:
+        frame = beside.sparkSession.read.parquet(os.fspath(given))
+        frame.columns  # noqa: B018 (a remote session looks only now)
+        return frame
+    except AnalysisException as error:
+        raise PenstockError(
+            f"{option}={os.fspath(given)!r} cannot be read as Parquet: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _check_columns(frame: DataFrame, fields: list[T.StructField], option: str, typed: bool) -> None:
+    """The columns that are needed must be there, and be what they are in the join."""
+    for field in fields:
+        if field.name not in frame.columns:
+            raise ColumnError(
+                f"{option} has no column {field.name!r}, which the join has{hint(field.name, frame.columns)}"
+            )
+        kind, given = field.dataType.simpleString(), frame.schema[field.name].dataType.simpleString()
+        if typed and kind != given:
+            raise ColumnError(
+                f"The column {field.name!r} of {option} is {given}, and {kind} in the join of these inputs; "
+                "cast it."
+            )
+
+
+def _among(
+    gone: DataFrame, frame: DataFrame, keys: list[Column], time: str | None, names: Sequence[str], first: int
+) -> DataFrame:
+    """The rows whose key is in the archive: their keys, their time, and their columns by numbers."""
+    columns = [key.alias(f"key{i}") for i, key in enumerate(keys)]
+    if time is not None:
+        columns.append(F.col(quoted(time)).alias("time"))
+    columns += [F.col(quoted(name)).alias(f"out{i}") for i, name in enumerate(names, first)]
+    same = [F.col(f"key{i}") == F.col(f"gone{i}") for i in range(len(keys))]
+    return frame.select(*columns).join(gone, same, "left_semi")
+
+
+def _near(kind: T.DataType, horizons: tuple[Any, Any], dtype: str) -> Column:
+    """Whether the time of a pair's right row is within the window around that of the left one."""
+    after, before = horizons
+    left, right = F.col("a.time"), F.col("b.time")
+    if dtype == "float64":
+        return (right.try_cast("double") - left.try_cast("double")).between(-float(before), float(after))
+    after, before = math.floor(after), math.floor(before)
+    if isinstance(kind, T.TimestampNTZType):  # as numbers they would depend on the time zone
+        earliest, latest = (datetime.timedelta(microseconds=span) for span in (-before, after))
+        return (right - left).between(F.lit(earliest), F.lit(latest))
+    if isinstance(kind, T.TimestampType):
+        apart = F.unix_micros(right) - F.unix_micros(left)
+    elif isinstance(kind, T.DateType):
+        apart = F.datediff(right, left).cast("long") * DAY
+    else:
+        apart = F.try_subtract(right.try_cast("long"), left.try_cast("long"))
+    return apart.between(-before, after)
+
+
+def _comparable(frame: DataFrame, fields: list[T.StructField]) -> DataFrame:
+    """The columns of the join in a form that Spark compares."""
+    return frame.select(
+        *[_without_maps(F.col(f"out{i}"), field.dataType).alias(f"out{i}") for i, field in enumerate(fields)]
+    )
+
+
+def _without_maps(value: Column, kind: T.DataType) -> Column:
+    """A value with arrays of entries in place of maps, and plain strings for collated ones, however deep.
+
+    By a collation a row could be taken away in place of another one.
+    """
+    if isinstance(kind, T.MapType):
+        return _inside(F.map_entries(value), _entries(kind), _without_maps)
+    if isinstance(kind, T.StringType) and is_collated(kind):
+        return value.cast(T.StringType())
+    return _inside(value, kind, _without_maps)
+
+
+def _with_maps(value: Column, kind: T.DataType) -> Column:
+    """The counterpart; `kind` is the type with the maps."""
+    if isinstance(kind, T.MapType):
+        return F.map_from_entries(_inside(value, _entries(kind), _with_maps))
+    if isinstance(kind, T.StringType) and is_collated(kind):
+        return value.cast(kind)
+    return _inside(value, kind, _with_maps)
+
+
+def _inside(value: Column, kind: T.DataType, change: Callable[[Column, T.DataType], Column]) -> Column:
+    """A value with the same change to all that it holds."""
+    if "map<" not in kind.simpleString() and " collate " not in kind.simpleString():
+        return value
+    if isinstance(kind, T.ArrayType):
+        return F.transform(value, lambda each: change(each, kind.elementType))
+    assert isinstance(kind, T.StructType)
+    parts = [change(value[field.name], field.dataType).alias(field.name) for field in kind.fields]
+    return F.when(value.isNotNull(), F.struct(*parts))
+
+
+def _entries(kind: T.MapType) -> T.ArrayType:
+    """The type of the entries of a map."""
+    entry = [T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)]
+    return T.ArrayType(T.StructType(entry))

@@ -1,0 +1,198 @@
+"""`write_split`: the results of a join to one place, and the rows that it could not keep to another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import PenstockError
+from penstock.spark.runtime.join_bucket import AT, EVENT, RESULT, STREAM
+
+BATCH = "batch"  # the folders of a path are batch=0, batch=1, ...
+Sink = str | os.PathLike[str] | Callable[[DataFrame, int], None]
+
+
+def write_split(
+    stream: DataFrame,
+    *,
+    results: Sink,
+    archive: Sink,
+    checkpoint: str | os.PathLike[str] | None = None,
+    trigger: Mapping[str, Any] | str | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that sends the results of a join to one sink, and what it lost to another.
+
+    A batch that is run again after a crash leaves one copy: each batch has a folder of its own, which is
+    written anew. Read as a whole, a path has a column `batch` besides.
+
+    Parameters
+    ----------
+    stream
+        A streaming `bounded_join(..., emit="all")`.
+    results
+        A path for Parquet files, or a function of a DataFrame and the number of the batch. It gets the
+        columns of the join. A function may be called twice with the same number, after a crash.
+    archive
+        The same for the rows that were evicted or dropped or came late; `_event` says which of these,
+        `_stream` of which side the row is, and `_at` at which time it happened. See `reconcile`.
+    checkpoint
+        Where the query keeps its progress and its state.
+    trigger
+        How often: a span such as `"10 seconds"`, or what `DataStreamWriter.trigger` takes, such as
+        `{"availableNow": True}`.
+    query_name
+        Of the query.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from penstock.spark import bounded_join
+    >>> from penstock.spark.api.write_split import write_split
+    >>> folder = tempfile.mkdtemp()
+    >>> for name, ts in ("shown", 0), ("clicked", 3):
+    ...     frame = spark.createDataFrame([("a", ts), ("b", ts + 1)], "ad string, ts long")
+    ...     frame.coalesce(1).write.parquet(f"{folder}/{name}")
+    >>> shown, clicked = (
+    ...     spark.readStream.schema("ad string, ts long").parquet(f"{folder}/{name}")
+    ...     for name in ("shown", "clicked")
+    ... )
+    >>> joined = bounded_join(
+    ...     shown, clicked, on="ad", time="ts", within=10, budget="3 tuples", policy="fifo", emit="all"
+    ... )
+    >>> query = write_split(
+    ...     joined,
+    ...     results=f"{folder}/hits",
+    ...     archive=f"{folder}/lost",
+    ...     checkpoint=f"{folder}/checkpoint",
+    ...     trigger={"availableNow": True},
+    ... )
+    >>> query.awaitTermination()
+    >>> spark.read.parquet(f"{folder}/hits").orderBy("ad").show()
+    +---+-------+--------+-----+
+    | ad|ts_left|ts_right|batch|
+    +---+-------+--------+-----+
+    |  a|      0|       3|    0|
+    |  b|      1|       4|    0|
+    +---+-------+--------+-----+
+    <BLANKLINE>
+    >>> spark.read.parquet(f"{folder}/lost").select("ad", "ts_left", "_event", "_stream").show()
+    +---+-------+-------+-------+
+    | ad|ts_left| _event|_stream|
+    +---+-------+-------+-------+
+    |  a|      0|evicted|   left|
+    +---+-------+-------+-------+
+    <BLANKLINE>
+    """
+    _check_stream(stream)
+    sinks = _sink(results, "results", stream), _sink(archive, "archive", stream)
+    if isinstance(sinks[0], str) and sinks[0] == sinks[1]:
+        raise PenstockError(f"results and archive are the same path, {sinks[0]!r}; give two.")
+    place = os.fspath(checkpoint) if checkpoint is not None else None
+    for sink in sinks:
+        if isinstance(sink, str):
+            _refuse_foreign_batches(stream, sink, place, query_name)
+    writer = stream.writeStream.foreachBatch(_splitter(*sinks)).outputMode("append")
+    if place is not None:
+        writer = writer.option("checkpointLocation", place)
+    if trigger is not None:
+        writer = writer.trigger(**({"processingTime": trigger} if isinstance(trigger, str) else trigger))
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    return writer.start()
+
+
+def _splitter(
+    results: str | Callable[[DataFrame, int], None], archive: str | Callable[[DataFrame, int], None]
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch`."""
+
+    def split(batch: DataFrame, number: int) -> None:
+        """Both parts of a batch to their sinks, from one run of the join."""
+        batch.persist()
+        try:
+            if callable(results):
+                # A function may look at a few rows only. Buckets that no job has asked for would lose their
+                # state, and those that several jobs ask for their figures.
+                batch.write.format("noop").mode("overwrite").save()
+            is_result = F.col(EVENT) == RESULT
+            _write(batch.filter(is_result).drop(EVENT, STREAM, AT), number, results)
+            _write(batch.filter(~is_result), number, archive)
+        finally:
+            batch.unpersist()
+
+    return split
+
+
+def _write(rows: DataFrame, number: int, sink: str | Callable[[DataFrame, int], None]) -> None:
+    """The rows of a batch to their sink; without rows, an empty file that tells the columns."""
+    if callable(sink):
+        sink(rows, number)
+    else:
+        rows.write.mode("overwrite").parquet(f"{sink.rstrip('/')}/{BATCH}={number}")
+
+
+def _check_stream(stream: Any) -> None:
+    """Refuse what is not the output of a streaming join with all its rows."""
+    if not hasattr(stream, "isStreaming") or not hasattr(stream, "mapInArrow"):
+        raise PenstockError(f"write_split takes a streaming DataFrame, not a {type(stream).__name__}.")
+    missing = [name for name in (EVENT, STREAM, AT) if name not in stream.columns]
+    if missing:
+        raise PenstockError(
+            f"write_split takes the output of bounded_join(..., emit='all'); this DataFrame has no column "
+            f"{missing[0]!r}. Was emit='all' left out, or the column dropped?"
+        )
+    if not stream.isStreaming:
+        raise PenstockError(
+            "write_split takes a streaming DataFrame, and this is a batch one; filter it by "
+            f"{EVENT} == {RESULT!r} and write both parts."
+        )
+
+
+def _sink(given: Any, option: str, stream: DataFrame) -> str | Callable[[DataFrame, int], None]:
+    """A path as text, or a function."""
+    if callable(given):
+        return given
+    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
+        raise PenstockError(
+            f"{option}={given!r} is not a sink; give a path, or a function of a DataFrame and the number of "
+            "the batch."
+        )
+    clash = [name for name in stream.columns if name.lower() == BATCH]
+    if clash:
+        raise PenstockError(
+            f"The join has a column {clash[0]!r}, and {option} keeps each batch in a folder '{BATCH}=...', "
+            "whose name would take its place. Rename the column, or give a function."
+        )
+    return os.fspath(given)
+
+
+def _refuse_foreign_batches(
+    stream: DataFrame, path: str, checkpoint: str | None, query_name: str | None
+) -> None:
+    """A new query starts at batch 0 again, and would write over what another query has left there."""
+    spark = stream.sparkSession
+    if checkpoint is None:
+        general = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+        checkpoint = f"{general}/{query_name}" if general and query_name else None
+    # Asked for one path that is not there, Spark logs a page of warnings; asked for two, it does not.
+    try:
+        if checkpoint is not None and spark.read.text([f"{checkpoint.rstrip('/')}/metadata"] * 2).head(1):
+            return  # it goes on
+    except AnalysisException:
+        pass
+    try:
+        names = spark.read.parquet(path, path).columns
+    except AnalysisException:
+        return  # nothing is there
+    if BATCH in names:
+        raise PenstockError(
+            f"{path!r} holds the batches of another query, which a query with a new checkpoint would write "
+            "over. Give another path, or the checkpoint of that query."
+        )

@@ -1,0 +1,1 @@
+"""What a running query finds and loses: totals, advice, the terminal, and metrics for Prometheus."""

@@ -1,0 +1,318 @@
+"""`PipelineMonitor`: what a running join finds and loses, in the terminal and for Prometheus.
+
+Spark hands the figures of every batch to a listener. Here they are added up in a `Tally`, from which the
+terminal and Prometheus are told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from penstock.dashboard import Board, Dashboard, write_line
+from penstock.errors import PenstockError
+from penstock.joins.late import MOST_LATE
+from penstock.spark.monitor.progress import beside
+from penstock.spark.monitor.prometheus import Exporter
+from penstock.spark.monitor.terminal import View
+from penstock.spark.monitor.totals import Tally
+from penstock.spark.runtime.metrics import figures_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+LOG = logging.getLogger(__name__)
+PATIENCE = 10.0  # seconds to wait for what Spark has still to tell of a query that is over
+
+
+class PipelineMonitor:
+    """Watches the joins of a session while the block runs, and shows and adds up their figures.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    name
+        The `name` that was given to `bounded_join` or another operator. Those of one name are added up; of
+        their queries the hits of lookups are told too, and what waits in queues.
+    console
+        A rich console that shows a live table. By default the error output if that is a terminal; with
+        `False` nothing is shown.
+    prometheus_port
+        Where Prometheus finds the figures as `penstock_*`; 0 takes a free port, see `url`. By default nothing
+        listens.
+    address
+        Of the interface to listen on; beyond this machine, if so wanted, with `"0.0.0.0"`.
+    record
+        A file to which the figures of each batch are appended, a JSON object a line; `penstock dashboard`
+        shows it live.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from penstock.spark import bounded_join
+    >>> from penstock.spark.monitor.pipeline import PipelineMonitor
+    >>> folder = tempfile.mkdtemp()
+    >>> rows = spark.createDataFrame([("a", 0), ("b", 1)], "ad string, ts long")
+    >>> rows.coalesce(1).write.mode("overwrite").parquet(folder)
+    >>> shown = spark.readStream.schema("ad string, ts long").parquet(folder)
+    >>> joined = bounded_join(shown, shown, on="ad", time="ts", within=10, budget="1 MiB")
+    >>> with PipelineMonitor(spark, console=False) as monitor:
+    ...     query = joined.writeStream.format("noop").trigger(availableNow=True).start()
+    ...     query.awaitTermination()
+    >>> monitor.totals["results"], monitor.totals["recall"], len(monitor.history)
+    (2, 1.0, 1)
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        name: str = "penstock",
+        *,
+        console: Console | Literal[False] | None = None,
+        prometheus_port: int | None = None,
+        address: str = "127.0.0.1",
+        record: str | Path | None = None,
+    ) -> None:
+        self.name = name
+        self.state = "waiting for a batch"
+        self.url: str | None = None
+        self._spark, self._console = spark, console
+        self._port, self._address = prometheus_port, address
+        self._tally = Tally()
+        self._record = None if record is None else Path(record)
+        if self._record is not None and (self._record.is_dir() or not self._record.parent.is_dir()):
+            raise PenstockError(
+                f"record={str(record)!r} cannot be written; give a file in a folder that exists."
+            )
+        self._boards: list[Board] = []
+        self._news = threading.Condition()
+        self._begun: set[str] = set()  # runs of queries that Spark has told of
+        self._ended: set[str] = set()
+        self._ours: set[str] = set()  # those with a join of this name
+        self._warned: set[tuple[str, str]] = set()  # runs, and of what the log has word
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> PipelineMonitor:
+        with contextlib.ExitStack() as opened:
+            if self._port is not None:
+                opened.enter_context(self._served())
+            opened.enter_context(self._listening())
+            opened.enter_context(self._shown())
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._wait()
+        finally:
+            self._open.close()
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The figures of all batches so far, the estimated recall, and what each bucket has evicted.
+
+        `recall` is None where it is unknown; with `recall_at_most` it is an upper bound.
+        """
+        with self._news:
+            return self._tally.totals()
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The figures of each of the last thousand batches."""
+        with self._news:
+            return list(self._tally.history)
+
+    def __rich__(self) -> RenderableType:
+        """The table that is shown."""
+        with self._news:
+            tally = self._tally
+            return View(self.name, self.state, tally.streams, list(tally.history)[-8:], tally.totals())
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams whose figures these are."""
+        with self._news:
+            return self._tally.streams
+
+    def _progressed(self, progress: Any) -> None:
+        """A batch is done."""
+        figures = figures_of(progress, self.name)
+        with self._news:
+            self._begun.add(str(progress["runId"]))
+            if figures is None:
+                return
+            self._ours.add(str(progress["runId"]))
+            self.state = "running"
+            self._tally.add(
+                figures,
+                batch=progress["batchId"],
+                rows=progress["numInputRows"] or 0,
+                rows_per_second=_known(progress["inputRowsPerSecond"]),
+                began=datetime.fromisoformat(progress["timestamp"]).timestamp(),
+                seconds=(progress["batchDuration"] or 0) / 1_000,
+                **beside(progress),
+            )
+            self._warn(str(progress["runId"]))
+            self._tell(self._told(self._tally.history[-1]))
+            self._news.notify_all()
+
+    def _warn(self, run: str) -> None:
+        """Log, once per query, that many of its rows come late, or that its sample is biased."""
+        last = self._tally.history[-1]
+        found = {
+            "late": last["late_share"] > MOST_LATE and self._tally.late_advice(),
+            "crowded": last["crowded"] > 0 and self._tally.sample_advice(),
+        }
+        for what, advice in found.items():
+            if advice and (run, what) not in self._warned:
+                self._warned.add((run, what))
+                LOG.warning("%s: %s", self.name, advice)
+
+    def _started(self, run: str) -> None:
+        """A query begins."""
+        with self._news:
+            self._begun.add(run)
+
+    def _terminated(self, run: str, error: str | None) -> None:
+        """A query is over, well or not; the monitor goes on, for it may be started again."""
+        with self._news:
+            self._ended.add(run)
+            # One that fails before its first batch does not tell whether it has a join of this name.
+            if run in self._ours or (error and not self._ours):
+                self.state = f"failed: {error.splitlines()[0]}" if error else "stopped"
+                self._tell({"state": self.state})
+            self._news.notify_all()
+
+    def serve(self, port: int = 0, address: str = "127.0.0.1") -> Dashboard:
+        """Serve a live page of the figures, on this machine unless told otherwise; `url` of what is returned.
+
+        It shows and changes nothing. It ends with the monitor's block, or when it is closed.
+
+        >>> import urllib.request
+        >>> from penstock.spark.monitor.pipeline import PipelineMonitor
+        >>> with PipelineMonitor(spark, console=False) as monitor:
+        ...     page = urllib.request.urlopen(monitor.serve().url, timeout=10).read()
+        >>> b"Penstock" in page
+        True
+        """
+        board = Board(self.name)
+        served = Dashboard(board, port, address)
+        with self._news:
+            for each in self._tally.history:
+                board.post(self._told(each))
+            self._boards.append(board)
+        self._open.callback(served.close)
+        return served
+
+    def _told(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A batch as pages and files are told of it."""
+        about = {"state": self.state, "streams": list(self._tally.streams), "advice": self._tally.advice()}
+        return batch | about
+
+    def _tell(self, told: dict[str, Any]) -> None:
+        """Tell pages and the file of a batch, or of a state alone."""
+        for board in self._boards:
+            board.post(told)
+        if self._record is not None:
+            write_line(self._record, told)
+
+    def _wait(self) -> None:
+        """Spark tells of a batch a little later; wait for the last words on queries that are over."""
+        end = time.monotonic() + PATIENCE
+        try:
+            active = {str(query.runId) for query in self._spark.streams.active}
+        except Exception:  # the session is gone, and will say no more
+            return
+        with self._news:
+            self._news.wait_for(
+                lambda: self._begun <= self._ended | active, timeout=max(0.0, end - time.monotonic())
+            )
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Hear what Spark tells."""
+        listener = _Listener(self)
+        self._spark.streams.addListener(listener)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):  # the session may be gone
+                self._spark.streams.removeListener(listener)
+
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[None]:
+        """Show the table, if there is where to."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(stderr=True) if self._console is None else self._console
+        if console is False or (self._console is None and not console.is_terminal):
+            yield
+            return
+        with Live(get_renderable=self.__rich__, console=console, refresh_per_second=2):
+            yield
+
+    @contextlib.contextmanager
+    def _served(self) -> Iterator[None]:
+        """Answer Prometheus."""
+        try:
+            from prometheus_client import CollectorRegistry, start_http_server
+        except ImportError as error:
+            raise PenstockError(
+                "prometheus_port needs the package prometheus-client; install penstock[spark]."
+            ) from error
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Exporter(self))
+        try:
+            server, thread = start_http_server(self._port or 0, self._address, registry)
+        except OSError as error:
+            raise PenstockError(
+                f"Nothing can listen on {self._address}:{self._port} ({error.strerror}); give another port, "
+                "or 0 for a free one."
+            ) from error
+        host = f"[{self._address}]" if ":" in self._address else self._address
+        self.url = f"http://{host}:{server.server_port}/metrics"
+        try:
+            yield
+        finally:
+            self.url = None
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+class _Listener(StreamingQueryListener):
+    """Hands Spark's events on."""
+
+    def __init__(self, monitor: PipelineMonitor) -> None:
+        self._monitor = monitor
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """A query begins."""
+        self._monitor._started(str(event.runId))
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """A batch is done."""
+        self._monitor._progressed(event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to do is nothing to tell."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """A query is over."""
+        self._monitor._terminated(str(event.runId), event.exception)
+
+
+def _known(number: float | None) -> float | None:
+    """A rate, or nothing where Spark does not know it."""
+    return number if number is not None and math.isfinite(number) and number > 0 else None

@@ -1,0 +1,185 @@
+"""What the batches of a join add up to, and the advice that follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from typing import Any
+
+from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.late import MOST_LATE
+from penstock.joins.unbiased import CROWDED
+from penstock.spark.runtime.figures import MOST, Figures
+
+REMEMBERED = 1_000  # batches in the history
+HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
+
+
+class Tally:
+    """What the batches of a join add up to.
+
+    >>> from penstock.spark.monitor.totals import Tally
+    >>> tally = Tally()
+    >>> row = {"bucket": 0, "results": 30, "missed": 10.0, "evicted_left": 7, "buffered_left": 4}
+    >>> tally.add(row | {"buckets": [row]}, batch=0)
+    >>> tally.totals()["results"], tally.totals()["recall"], tally.totals()["evicted_per_bucket"]
+    (30, 0.75, {0: 7})
+    """
+
+    def __init__(self) -> None:
+        self.history: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
+        self._sums = Figures()
+        self._batches = 0
+        self._rows = 0
+        self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
+        self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
+        self._evicted: Counter[int] = Counter()
+        self._hits = self._requests = self._malformed = self._failed_keys = 0  # of lookups
+        self._waiting: dict[str, int] = {}  # in queues, after the last batch
+        self._late_batches = 0  # those with many late rows
+        self._late = (0, 0.0)  # the last of these, and the share of its rows that were late
+
+    def add(self, figures: dict[str, Any], **about: Any) -> None:
+        """One more batch: its figures as `figures_of` gives them, and what else is known of it."""
+        buckets = figures.get("buckets") or []
+        for each in buckets:
+            self._last[each["bucket"]] = each
+            self._evicted[each["bucket"]] += _evicted(each)
+        batch = Figures.from_flat(figures)
+        # A bucket without rows says nothing, and keeps what it had.
+        last = [Figures.from_flat(each) for each in self._last.values()]
+        batch.buffered = {name: sum(each.buffered.get(name, 0) for each in last) for name in batch.buffered}
+        for name in MOST:
+            setattr(batch, name, sum(getattr(each, name) for each in last))
+        self._sums.add(batch)
+        late = late_share(batch)
+        if late > MOST_LATE:
+            self._late_batches, self._late = self._late_batches + 1, (about.get("batch", self._batches), late)
+        self._batches += 1
+        self._rows += about.get("rows", 0)
+        self._hits += about.get("hits", 0)
+        self._requests += about.get("requests", 0)
+        self._malformed += about.get("malformed", 0)
+        self._failed_keys += about.get("failed_keys", 0)
+        self._waiting = about.get("waiting", self._waiting)
+        if "began" in about:
+            self._first = min(self._first, about["began"])
+            self._until = max(self._until, about["began"] + about["seconds"])
+        evicted = {each["bucket"]: _evicted(each) for each in buckets}
+        self.history.append(
+            about
+            | batch.flat()
+            | _told("recall", recall_of(batch))
+            | _told("overall_recall", recall_of(self._sums))
+            | {"late_share": late}
+            | _hottest(evicted)
+        )
+
+    def totals(self) -> dict[str, Any]:
+        """The figures of all batches; of what is buffered the last, of the bytes the most."""
+        elapsed = self._until - self._first
+        return self._sums.flat() | {
+            "batches": self._batches,
+            "rows": self._rows,
+            "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
+            "hits": self._hits,
+            "requests": self._requests,
+            "malformed": self._malformed,
+            "failed_keys": self._failed_keys,
+            "waiting": dict(self._waiting),
+            **_told("recall", recall_of(self._sums)),
+            "late_share": late_share(self._sums),
+            **_hottest(self._evicted),
+            "evicted_per_bucket": dict(sorted(self._evicted.items())),
+            "advice": self.advice(),
+        }
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams."""
+        return tuple(self._sums.buffered)
+
+    def advice(self) -> str | None:
+        """What to do if many rows come late, a sample is biased, or one bucket has most of the evictions."""
+        return " ".join(filter(None, (self.late_advice(), self.sample_advice(), self._hot_advice()))) or None
+
+    def sample_advice(self) -> str | None:
+        """What to do if the sample of `drop_rate="unbiased"` is biased."""
+        return CROWDED if self._sums.crowded else None
+
+    def late_advice(self) -> str | None:
+        """What to do if more than 2 % of the rows of a batch came late."""
+        if not self._late_batches:
+            return None
+        batch, share = self._late
+        others = f" So did many in {self._late_batches - 1} batches before." if self._late_batches > 1 else ""
+        shown = recall_of(self._sums)
+        bound = ""
+        if self._sums.unestimated:
+            bound = f" Recall is {shown}: some came later than the estimate looks back."
+        return (
+            f"In batch {batch}, {100 * share:.0f} % of the rows came late, when partners of theirs may "
+            f"have expired.{others}{bound} Write files in order of time, read fewer of them at once "
+            "(maxFilesPerTrigger), or raise lateness= or the delay of the watermark."
+        )
+
+    def _hot_advice(self) -> str | None:
+        """What to do if one bucket has far more than its share of the evictions."""
+        bucket, share = _hottest(self._evicted).values()
+        times = share * len(self._evicted)
+        if times <= HOT:
+            return None
+        return (
+            f"Bucket {bucket} has {100 * share:.0f} % of all evictions, {times:.1f} times its share. More "
+            "memory helps. If the bucket has many keys, so do more buckets; they do not if one key is that "
+            "hot. Such a key can be salted: a random number below n beside the key on one side, and each row "
+            "n times, once with each of these numbers, on the other."
+        )
+
+
+def recall_of(figures: Figures) -> RecallEstimate:
+    """The estimated share of the exact results that was found.
+
+    >>> from penstock.spark.runtime.figures import Figures
+    >>> from penstock.spark.monitor.totals import recall_of
+    >>> figures = Figures(results=30, missed=10.0, unestimated=1, arrived={"left": 50, "right": 50})
+    >>> print(recall_of(figures))
+    at most 75.0 %
+    """
+    return estimate_recall(figures.results, figures.missed, figures.unestimated, _came(figures))
+
+
+def late_share(figures: Figures) -> float:
+    """The share of the rows that came behind the progress of their stream, or behind the watermark.
+
+    >>> from penstock.spark.runtime.figures import Figures
+    >>> from penstock.spark.monitor.totals import late_share
+    >>> late_share(Figures(late=3, behind_watermark=2, arrived={"left": 50, "right": 48}))
+    0.05
+    """
+    came = _came(figures)
+    return (figures.late + figures.behind_watermark) / came if came else 0.0
+
+
+def _came(figures: Figures) -> int:
+    """Rows with a key and a time."""
+    return sum(figures.arrived.values()) + figures.behind_watermark
+
+
+def _told(name: str, recall: RecallEstimate) -> dict[str, Any]:
+    """A recall by this name, and whether it is an upper bound."""
+    return {name: recall.value, f"{name}_at_most": recall.at_most}
+
+
+def _evicted(figures: dict[str, Any]) -> int:
+    """Rows that a bucket has evicted, of all streams."""
+    return sum(Figures.from_flat(figures).evicted.values())
+
+
+def _hottest(evicted: dict[int, int]) -> dict[str, Any]:
+    """The bucket with the most evictions, and its share of them."""
+    whole = sum(evicted.values())
+    if not whole:
+        return {"hottest_bucket": None, "hottest_share": 0.0}
+    bucket = max(evicted, key=lambda each: evicted[each])
+    return {"hottest_bucket": bucket, "hottest_share": evicted[bucket] / whole}

@@ -1,0 +1,1 @@
+"""What runs an operator on Spark: rows packed per bucket, states in the state store, results unpacked."""

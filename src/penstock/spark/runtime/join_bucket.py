@@ -1,0 +1,332 @@
+"""A bucket: the operator state of one share of the keys with the payload of its tuples, in Arrow.
+
+It takes the packed rows of a batch, and gives the results, the rows that left or came late, and figures.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
+from penstock.engine.store import STEPS
+from penstock.errors import SnapshotError
+from penstock.joins.stream import StreamState
+from penstock.payload import row_bytes
+from penstock.spark.runtime.figures import Figures
+from penstock.spark.runtime.join_spec import LEFT, RIGHT
+from penstock.spark.runtime.packer import CHECK, FARTHEST, KEY, TIME, from_blob, to_blob
+from penstock.spark.runtime.payload_table import Arena
+
+CHUNK = 1 << 18  # results per table
+SLACK = 1.25  # rows that have left may take a quarter of what is there
+EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
+RESULT = "result"  # the event of a result
+EVENT, STREAM, AT = "_event", "_stream", "_at"
+
+
+@dataclass
+class Batch:
+    """The rows of one batch for one bucket, in order per side, and what Spark said of them."""
+
+    blobs: list[tuple[int, Any]] = field(default_factory=list)  # (side, rows: packed, or a table)
+    watermark: int = -1  # in milliseconds
+    skipped: int = 0
+    latest: float | None = None  # of patterns: the largest time that the whole query has seen
+
+    @property
+    def nbytes(self) -> int:
+        """What the packed rows take."""
+        return sum(len(blob) for _, blob in self.blobs)
+
+    def to_bytes(self) -> bytes:
+        """For the log."""
+        head = json.dumps(
+            {
+                "blobs": [(side, len(blob)) for side, blob in self.blobs],
+                "watermark": self.watermark,
+                "skipped": self.skipped,
+                "latest": self.latest,
+            }
+        ).encode()
+        return b"".join([struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Batch:
+        """The counterpart; refuses what is not a batch."""
+        try:
+            (length,) = struct.unpack_from("<Q", data)
+            head = json.loads(data[8 : 8 + length])
+            at, blobs = 8 + length, []
+            for side, size in head["blobs"]:
+                blobs.append((side, data[at : at + size]))
+                at += size
+            batch = cls(blobs, head["watermark"], head["skipped"], head.get("latest"))
+        except Exception as error:
+            raise SnapshotError(f"A batch in the log of a bucket cannot be read: {error}") from error
+        if at != len(data):
+            raise SnapshotError(f"A batch in the log of a bucket has {len(data)} bytes instead of {at}.")
+        return batch
+
+
+class Bucket:
+    """The state of one bucket, and the rows it keeps; here of two streams, `ManyBucket` has many."""
+
+    def __init__(self, spec: Any, state: Any = None) -> None:
+        self.spec = spec
+        self.state = state or spec.start()
+        self.arenas = [Arena() for _ in spec.sides]
+        self.watermark = -1  # of the batch before: what is older is late by Spark's rules
+        self.figures = Figures.of(spec.streams)
+        self.whole = Figures.of(spec.streams)  # of all batches
+        # Rows that left when the bucket adapted, and how many per side, to be told with the next batch.
+        self._unreported: list[pa.Table] = []
+        self._uncounted = [0] * len(spec.sides)
+
+    def process(self, batch: Batch, quiet: bool = False) -> tuple[Iterator[pa.Table], list[pa.Table]]:
+        """Run a batch; the results in tables, and the rows that left or were late (with `emit="all"`).
+
+        The results must be consumed before the next batch. `quiet` is for a replay: nothing is given out.
+        """
+        figures = self.figures = Figures.of(self.spec.streams, skipped=batch.skipped)
+        before = self.state.totals() | {"missed": self._missed(), "unestimated": self._unestimated()}
+        parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
+        self._follow_watermark(batch.watermark)
+        counts = [len(part[0]) for part in parts]
+        stream = np.repeat(np.arange(len(parts), dtype=np.int8), counts)
+        key, time, row, size = (np.concatenate([part[i] for part in parts]) for i in range(4))
+        order = np.argsort(time, kind="stable")  # rows of the first streams stand before the others
+        first = int(self.state.store.meta[STEPS])
+        sized = (size[order],) if self._sized else ()
+        out = self.state.process(
+            stream[order], key[order], time[order], row[order], *sized, collect=not quiet, log=True
+        )
+        self._count(before, out.log)
+        figures.arrived = dict(zip(self.spec.streams, counts, strict=True))
+        if quiet:
+            self._tidy()
+            return iter(()), []
+        archive, self._unreported = self._unreported, []
+        archive += self._archive(out.log, first, time[order])
+        tables = tuple(arena.table for arena in self.arenas)  # as they are now: tidying renumbers
+        results = self._results(out, tables)
+        self._tidy()
+        return results, archive
+
+    def adapt(self) -> bool:
+        """Go on under the spec's budget and policy, where those of the state are others.
+
+        The buffered tuples enter a fresh state in the order in which they came, so that a smaller budget
+        evicts and scores begin anew; the streams' progress and the sketch are kept. Says whether it did.
+        """
+        old, fresh = self.state, self.spec.start()
+        if old.config == fresh.config:
+            return False
+        log, times = self._take_over(old, fresh)
+        self.state = fresh
+        self._unreported += self._archive(log, 0, times)
+        self._uncounted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
+        self._tidy()
+        return True
+
+    def _take_over(self, old: Any, fresh: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Let the buffered tuples enter a fresh state; the log of the evictions, and the tuples' times."""
+        sizes = None
+        if fresh.config.payload is not None:
+            sizes = [row_bytes(arena.table) if arena.rows else np.empty(0, np.int64) for arena in self.arenas]
+        log, times = fresh.take_over(old, sizes)
+        return log, times
+
+    @staticmethod
+    def _restored(data: bytes) -> Any:
+        """A state from its snapshot."""
+        state = StreamState.restore(data)
+        state.warns = False  # workers do not: `crowded` is among the figures
+        return state
+
+    def _missed(self) -> float | None:
+        """About how many results the exact join would have had besides; None if that is not known."""
+        return float(self.state.missed)
+
+    def _unestimated(self) -> int:
+        """Rows that may have missed more than `_missed` counts."""
+        return int(self.state.unestimated)
+
+    def _crowded(self) -> bool:
+        """Whether a sample that should be unbiased is not."""
+        return self.state.crowded
+
+    def _drop_behind(self, side: int, table: pa.Table) -> None:
+        """Count rows that a watermark drops, and what they would have had."""
+        self.figures.behind_watermark += table.num_rows
+        self.state.miss(np.full(table.num_rows, side), self._keys(side, table), table[TIME].to_numpy())
+
+    @property
+    def _sized(self) -> bool:
+        """Whether the budget counts the bytes of rows."""
+        return self.state.config.payload is not None
+
+    def _keys(self, side: int, table: pa.Table | None) -> np.ndarray:
+        """The numbers by which the keys of rows are known; of no rows if there is no table."""
+        return np.empty(0, np.int64) if table is None else table[KEY].to_numpy()
+
+    def _take_in(self, side: int, batch: Batch) -> tuple[np.ndarray, ...]:
+        """Put the rows of a side into its arena; their keys, times, row numbers and sizes."""
+        parts = [part for which, part in batch.blobs if which == side]
+        tables = [part if isinstance(part, pa.Table) else from_blob(part) for part in parts]
+        if not tables:
+            return (
+                self._keys(side, None),
+                np.empty(0, self.spec.dtype),
+                np.empty(0, np.int64),
+                np.empty(0, np.int64),
+            )
+        table = pa.concat_tables(tables)
+        if self.spec.sides[side].watermark and self.watermark >= 0:
+            fresh = pc.greater(table[TIME], pa.scalar(self.watermark * 1_000, table[TIME].type))
+            if not pc.all(fresh).as_py():
+                self._drop_behind(side, table.filter(pc.invert(fresh)))
+                table = table.filter(fresh)
+        key, time = self._keys(side, table), table[TIME].to_numpy()
+        table = table.drop_columns([*self.spec.codes(side), TIME])
+        size = row_bytes(table) if self._sized else np.zeros(len(key), np.int64)
+        first = self.arenas[side].append(table)
+        return key, time, np.arange(first, first + len(key)), size
+
+    def _follow_watermark(self, watermark: int) -> None:
+        if watermark >= 0:
+            micro = min(watermark * 1_000, FARTHEST - 1)  # rows beyond are skipped, but Spark follows them
+            self.state.advance(*(micro if side.watermark else None for side in self.spec.sides))
+            self.watermark = watermark
+
+    def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
+        """The results as tables; `tables` has the rows of each stream."""
+        pairs = out.pairs
+        for start in range(0, len(pairs), CHUNK):
+            part = pairs[start : start + CHUNK]
+            left = tables[LEFT].take(pa.array(part[:, LEFT]))
+            right = tables[RIGHT].take(pa.array(part[:, RIGHT]))
+            if self.spec.hashed:
+                same = pc.equal(left[CHECK], right[CHECK])
+                if not pc.all(same).as_py():
+                    left, right = left.filter(same), right.filter(same)
+            yield self._joined(left, right)
+
+    def _joined(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        """Key columns once, then left, then right; the later of the two times if it is wanted."""
+        spec = self.spec
+        columns = [left[name] for name in spec.left.keys]
+        columns += [left[name] for name in spec.left.columns]
+        columns += [right[name] for name in spec.right.columns]
+        names = [*spec.keys, *spec.left.names, *spec.right.names]
+        if spec.event_time is not None:
+            columns.append(latest([left[spec.left.time], right[spec.right.time]], self.watermark))
+            names.append(spec.event_time)
+        return pa.table(columns, names=names)
+
+    def _archive(self, log: np.ndarray, first: int, times: np.ndarray) -> list[pa.Table]:
+        """The rows that were evicted or dropped, or that came late, each with the time when it happened."""
+        if self.spec.emit != "all":
+            return []
+        tables = []
+        for side, mine in enumerate(self.spec.sides):
+            told = log[(log[:, 1] == side) & np.isin(log[:, 0], list(EVENTS))]
+            if len(told) == 0:
+                continue
+            rows = self.arenas[side].take(told[:, 2])
+            columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
+            columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
+            columns[EVENT] = pa.array([EVENTS[kind] for kind in told[:, 0].tolist()])
+            columns[STREAM] = pa.array([self.spec.streams[side]] * len(told))
+            when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
+            columns[AT] = pa.array(when).cast(_told_as(rows.schema.field(mine.time).type))
+            tables.append(pa.table(columns))
+        return tables
+
+    def _count(self, before: dict[str, Any], log: np.ndarray) -> None:
+        figures, after = self.figures, self.state.totals()
+        for name in ("results", "expired", "dropped", "late"):
+            setattr(figures, name, after[name] - before[name])
+        missed = self._missed()
+        figures.missed = None if missed is None else missed - before["missed"]
+        figures.crowded = int(self._crowded())
+        figures.unestimated = self._unestimated() - before["unestimated"]
+        evicted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
+        figures.evicted = dict(zip(self.spec.streams, evicted, strict=True))
+        self._uncounted = [0] * len(evicted)
+
+    def _evicted(self, log: np.ndarray) -> list[int]:
+        """How many tuples of each side a log says were evicted."""
+        sides = log[log[:, 0] == LOG_EVICTED, 1]
+        return np.bincount(sides, minlength=len(self.spec.sides)).tolist()
+
+    def _tidy(self) -> None:
+        """Forget the rows of tuples that have left, once they are more than a fifth or the budget is full."""
+        for side, arena in enumerate(self.arenas):
+            rows = self.state.rows(side)
+            self.figures.buffered[self.spec.streams[side]] = len(rows)
+            if arena.rows > SLACK * len(rows):
+                self.state.rename_rows(side, arena.keep(rows))
+        if self._bytes() > self.spec.most_bytes:
+            for side, arena in enumerate(self.arenas):
+                self.state.rename_rows(side, arena.keep(self.state.rows(side)))
+        self.figures.peak_bytes = self._bytes()
+        self.figures.budget_rows, self.figures.budget_bytes = self.spec.share
+        self.whole.add(self.figures)
+
+    def _bytes(self) -> int:
+        kept = sum(arena.nbytes for arena in self.arenas)
+        return self.state.table_bytes + self.state.peak_beyond + kept
+
+    def to_bytes(self) -> bytes:
+        """All of it, for a snapshot."""
+        payload = [to_blob(arena.table) if arena.table is not None else b"" for arena in self.arenas]
+        state = self.state.snapshot()
+        head = struct.pack(f"<{1 + len(payload)}Q", len(state), *map(len, payload))
+        packed = pa.compress(b"".join(payload), codec="zstd", asbytes=True) if any(payload) else b""
+        return head + struct.pack("<q", self.watermark) + state + packed
+
+    @classmethod
+    def from_bytes(cls, spec: Any, data: bytes) -> Bucket:
+        """The counterpart; refuses what is not a bucket."""
+        try:
+            length, *sizes = struct.unpack_from(f"<{1 + len(spec.sides)}Q", data)
+            at = 8 * (1 + len(sizes))
+            (watermark,) = struct.unpack_from("<q", data, at)
+            at += 8
+            bucket = cls(spec, cls._restored(data[at : at + length]))
+            at += length
+            whole = b""
+            if any(sizes):
+                whole = pa.decompress(data[at:], decompressed_size=sum(sizes), codec="zstd", asbytes=True)
+        except SnapshotError:
+            raise
+        except Exception as error:
+            raise SnapshotError(f"The state of a bucket cannot be read: {error}") from error
+        bucket.watermark = watermark
+        ends = np.cumsum([0, *sizes])
+        parts = [whole[first:last] for first, last in pairwise(ends.tolist())]
+        bucket.arenas = [Arena(from_blob(part) if part else None) for part in parts]
+        return bucket
+
+
+def latest(times: list[pa.ChunkedArray], watermark: int) -> pa.ChunkedArray:
+    """The latest of several times each, and after the watermark, where Spark let a row in that is not."""
+    least = pa.scalar((max(watermark, -1) + 1) * 1_000, pa.int64())
+    numbers = pc.max_element_wise(*(time.cast(pa.int64()) for time in times), least)
+    return numbers.cast(times[0].type)
+
+
+def _told_as(kind: pa.DataType) -> pa.DataType:
+    """The type in which the time of an event is told: that of the column, dates as timestamps."""
+    if pa.types.is_date(kind):
+        return pa.timestamp("us")
+    return kind if pa.types.is_timestamp(kind) else pa.float64()

@@ -1,0 +1,234 @@
+"""What a worker must know of a join on Spark, and nothing that needs Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from penstock.budget import Bytes, Tuples
+from penstock.joins.stream import StreamState
+from penstock.joins.window import WindowJoin, check_rates
+from penstock.spark.runtime.packer import CHECK, KEY
+
+LEFT, RIGHT = 0, 1
+SIDES = ("left", "right")
+TYPE_OF = "the type of"
+COMPARED = "the type in which keys are compared"
+ColumnTypes = Sequence[Sequence[tuple[str, str]]]  # per stream the columns, and the names of their types
+LEFT_OVER = 16  # one part in so many of a byte budget is for rows that have left
+
+
+@dataclass(frozen=True)
+class Side:
+    """One stream: its columns as they come in, and what becomes of them."""
+
+    sources: tuple[str, ...]  # the columns besides the keys as they come in
+    names: tuple[str, ...]  # the same as they go out
+    key_sources: tuple[str, ...]
+    time_source: str
+    watermark: bool  # its progress is told by Spark
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names for the sources on their way, for a user's names may have any character."""
+        return tuple(f"c{i}" for i in range(len(self.sources)))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names for the key columns on their way."""
+        return tuple(f"k{i}" for i in range(len(self.key_sources)))
+
+    @property
+    def time(self) -> str:
+        """The name of the time on its way."""
+        if self.time_source in self.sources:
+            return self.columns[self.sources.index(self.time_source)]
+        return self.keys[self.key_sources.index(self.time_source)]
+
+
+def fixed_types(
+    streams: Sequence[str], column_types: ColumnTypes, key_types: Sequence[str] = ()
+) -> dict[str, str]:
+    """The types that may not change at a restart, or only to wider ones, in words.
+
+    >>> from penstock.spark.runtime.join_spec import fixed_types
+    >>> fixed_types(["left"], [[("id", "int")]], ["bigint"])
+    {'the type in which keys are compared': 'bigint', "the type of 'id' of the left stream": 'int'}
+    """
+    told = {COMPARED: ", ".join(key_types)} if key_types else {}
+    for stream, columns in zip(streams, column_types, strict=False):
+        told |= {f"{TYPE_OF} {name!r} of the {stream} stream": kind for name, kind in columns}
+    return told
+
+
+class Spec(ABC):
+    """What buckets, their ledger and the operator need to know of a join."""
+
+    buckets: int
+    unit: str  # of the times
+    dtype: str  # of the times: "int64" or "float64"
+    emit: str
+    event_time: str | None  # the column of the latest time of a result, if there are watermarks
+
+    @property
+    @abstractmethod
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams."""
+
+    @property
+    @abstractmethod
+    def sides(self) -> tuple[Side, ...]:
+        """The streams themselves."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns in the output."""
+
+    @property
+    def most_bytes(self) -> float:
+        """What a bucket may take, rows that have left and wait to be forgotten included."""
+        return math.inf
+
+    @property
+    @abstractmethod
+    def share(self) -> tuple[int, int]:
+        """What a bucket may keep: rows if the budget counts them, and bytes if it counts those; else 0."""
+
+    @abstractmethod
+    def codes(self, side: int) -> tuple[str, ...]:
+        """The hidden columns of a stream with the numbers by which its keys are known."""
+
+    @abstractmethod
+    def checks(self, side: int) -> tuple[str, ...]:
+        """The hidden columns with second numbers that must agree too, where keys are known by a hash."""
+
+    @abstractmethod
+    def start(self) -> Any:
+        """A fresh state for one bucket."""
+
+    @abstractmethod
+    def of_bucket(self, number: int) -> Self:
+        """The same with the seed of one bucket: each draws numbers of its own."""
+
+    @abstractmethod
+    def fixed(self) -> dict[str, str]:
+        """What may not change when a query is restarted from its checkpoint, in words."""
+
+
+def seed_of(seed: int, bucket: int) -> int:
+    """The seed of a bucket; that of the first is the one that was given.
+
+    >>> from penstock.spark.runtime.join_spec import seed_of
+    >>> seed_of(7, 0), seed_of(7, 1) == seed_of(7, 2)
+    (7, False)
+    """
+    return seed if bucket == 0 else int(np.random.SeedSequence((seed, bucket)).generate_state(1)[0])
+
+
+@dataclass(frozen=True)
+class JoinSpec(Spec):
+    """A bounded join as every bucket runs it."""
+
+    join: WindowJoin  # with the share of one bucket as its budget
+    left: Side
+    right: Side
+    buckets: int
+    unit: str  # of the times
+    dtype: str  # of the times: "int64" or "float64"
+    hashed: bool  # keys are known by a hash, so that a second one must agree
+    lateness: Any  # per stream, infinite where Spark tells the progress
+    rates: tuple[float, float] | None  # of the whole streams; a bucket has its share, as of the budget
+    row_bytes: float
+    sketch_bytes: int
+    emit: str
+    event_time: str | None  # the column of the later of the two times, if there are watermarks
+    key_types: tuple[str, ...] = ()  # in which keys are compared
+    key_words: str = ""  # how, where that has changed since states were first written
+    column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Left and right."""
+        return SIDES
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both streams."""
+        return self.left, self.right
+
+    def codes(self, side: int) -> tuple[str, ...]:
+        """The hidden column with the number by which a key is known."""
+        return (KEY,)
+
+    def checks(self, side: int) -> tuple[str, ...]:
+        """The hidden column with a second hash of the key, if it is known by one."""
+        return (CHECK,) if self.hashed else ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the key columns in the output."""
+        return self.left.key_sources
+
+    @property
+    def most_bytes(self) -> float:
+        """What a bucket may take, rows that have left and wait to be forgotten included."""
+        return self.join.budget.n if isinstance(self.join.budget, Bytes) else math.inf
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """What a bucket may keep, in rows or in bytes."""
+        budget = self.join.budget
+        return (budget.n if isinstance(budget, Tuples) else 0, budget.n if isinstance(budget, Bytes) else 0)
+
+    def of_bucket(self, number: int) -> Self:
+        """The same with the seed of one bucket: each draws numbers of its own."""
+        return dataclasses.replace(
+            self, join=dataclasses.replace(self.join, seed=seed_of(self.join.seed, number))
+        )
+
+    def start(self) -> StreamState:
+        """A fresh state for one bucket; of a budget in bytes it leaves some for rows that have left."""
+        join = self.join
+        if isinstance(join.budget, Bytes):
+            join = dataclasses.replace(join, budget=Bytes(join.budget.n - join.budget.n // LEFT_OVER))
+        state = join.new_state(
+            unit=self.unit,
+            dtype=np.dtype(self.dtype),
+            rates=None if self.rates is None else _shares_of(self.rates, self.buckets),
+            row_bytes=self.row_bytes,
+            lateness=self.lateness,
+            sketch_bytes=self.sketch_bytes,
+            numeric=not self.hashed,
+        )
+        assert isinstance(state, StreamState)
+        state.warns = False
+        return state
+
+    def fixed(self) -> dict[str, str]:
+        """What may not change when a query is restarted from its checkpoint, in words."""
+        return {
+            "the number of buckets": str(self.buckets),
+            "the key": str((self.left.key_sources, self.right.key_sources)) + self.key_words,
+            "the time": str((self.left.time_source, self.right.time_source, self.unit, self.dtype)),
+            "the window": str(self.join.within),
+            "the columns": str((self.left.sources, self.right.sources)),
+            "emit": self.emit,
+        } | fixed_types(SIDES, self.column_types, self.key_types)
+
+    def with_join(self, **changes: Any) -> JoinSpec:
+        """The same with other parameters of the join."""
+        return dataclasses.replace(self, join=dataclasses.replace(self.join, **changes))
+
+
+def _shares_of(rates: tuple[float, float], buckets: int) -> tuple[float, float]:
+    """The rates that one bucket sees."""
+    check_rates(rates)
+    left, right = rates
+    return left / buckets, right / buckets

@@ -1,0 +1,89 @@
+"""Rows on their way out: packed into Arrow blobs, and unpacked behind all that Spark does row by row.
+
+Millions of results are a few parcels until the last step, so that taking the figures of the buckets out of
+the stream, which touches every row, costs nothing. A parcel has the blob, or the figures of a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from penstock.spark.runtime.packer import from_blob, to_blob
+
+ROWS, FIGURES = "rows", "figures"
+MOST_BYTES = 1 << 24  # of a parcel, about
+
+
+def parcel_fields(event_time: str | None) -> T.StructType:
+    """The columns of parcels; with an event time if the join has watermarks."""
+    fields = [T.StructField(ROWS, T.BinaryType()), T.StructField(FIGURES, T.StringType())]
+    if event_time is not None:
+        fields.append(T.StructField(event_time, T.TimestampType()))
+    return T.StructType(fields)
+
+
+def blobs_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """Tables as blobs, the large ones in pieces.
+
+    >>> import pyarrow as pa
+    >>> from penstock.spark.runtime.packer import from_blob
+    >>> from penstock.spark.runtime.output_blobs import blobs_of
+    >>> [from_blob(blob)["a"].to_pylist() for blob in blobs_of([pa.table({"a": [1, 2]})])]
+    [[1, 2]]
+    """
+    for table in tables:
+        pieces = -(-table.nbytes // MOST_BYTES)
+        size = -(-table.num_rows // max(pieces, 1))
+        for start in range(0, table.num_rows, max(size, 1)):
+            yield to_blob(table.slice(start, size))
+
+
+def to_frame(fields: T.StructType, **values: Any) -> pd.DataFrame:
+    """One parcel as Spark's stateful operator wants it."""
+    return pd.DataFrame({field.name: pd.Series([values.get(field.name)]) for field in fields})
+
+
+def to_batch(fields: T.StructType, **values: Any) -> pa.RecordBatch:
+    """One parcel as `mapInArrow` wants it."""
+    kinds = {ROWS: pa.binary(), FIGURES: pa.string()}
+    arrays = [pa.array([values.get(field.name)], kinds[field.name]) for field in fields]
+    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def unpacker(fields: T.StructType, fill: dict[str, Any]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that unpacks parcels; columns that one has not are null, or as `fill`."""
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema = to_arrow_schema(fields, timezone="UTC")
+        for batch in batches:
+            for blob in batch.column(ROWS):
+                yield from shaped(from_blob(blob.as_buffer()), schema, fill).to_batches()
+
+    return unpack
+
+
+def shaped(table: pa.Table, schema: pa.Schema, fill: dict[str, Any]) -> pa.Table:
+    """A table with the columns of a schema; those that are missing are null, or as `fill` says.
+
+    >>> import pyarrow as pa
+    >>> from penstock.spark.runtime.output_blobs import shaped
+    >>> shaped(
+    ...     pa.table({"a": [1, 2]}), pa.schema({"a": pa.int32(), "b": pa.string()}), {"b": "x"}
+    ... ).to_pylist()
+    [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}]
+    """
+    count, columns = table.num_rows, []
+    for field in schema:
+        if field.name in table.column_names:
+            column = table[field.name]
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        else:
+            columns.append(pa.repeat(pa.scalar(fill.get(field.name), field.type), count))
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,177 @@
+"""A pattern at work on one stream of events: matches filled with the columns of their events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.patterns import Attr, Pattern, PatternState
+from penstock.patterns.batch import width_of
+from penstock.patterns.options import Options
+from penstock.patterns.span import first_within
+from penstock.spark.runtime.join_spec import fixed_types
+from penstock.spark.runtime.packer import from_blob, to_blob
+
+START, END = "match_start", "match_end"
+
+
+@dataclass(frozen=True)
+class MatchSpec:
+    """A pattern as every bucket runs it."""
+
+    pattern: Pattern
+    type: str
+    time: str
+    dtype: str  # of the times as numbers
+    unit: str
+    lateness: float
+    order: tuple[str, ...]  # columns that decide between events of one time
+    keys: tuple[str, ...]  # of which every value is a stream of its own
+    strategy: str
+    budget: Any = None
+    policy: str | None = None
+    max_events: int | None = None
+    buckets: int = 1
+    column_types: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def types(self) -> pa.Array:
+        """The types of events that the pattern names."""
+        return pa.array(sorted({slot.type for slot in self.pattern.analysis.slots}))
+
+    @cached_property
+    def plain(self) -> Pattern:
+        """The pattern without RETURN: matches come as row numbers of all variables."""
+        return Pattern(self.pattern.expression, self.pattern.within)
+
+    @cached_property
+    def width(self) -> int | float:
+        """The window on the scale of the times as numbers."""
+        return width_of(self.pattern.within, self.unit, np.empty(0, self.dtype))
+
+    @cached_property
+    def options(self) -> Options:
+        """How the pattern is run."""
+        return Options(
+            type=self.type,
+            time=self.time,
+            strategy=self.strategy,
+            unit=self.unit,
+            max_events=self.max_events,
+            budget=self.budget,
+            policy=self.policy,
+        )
+
+    def start(self) -> PatternState:
+        """A fresh state. There may be one per key, so what they have in common is made once."""
+        return PatternState(self.plain, self.options)
+
+    def fixed(self) -> dict[str, str]:
+        """What may not change when a query is restarted from its checkpoint, in words."""
+        return {
+            "the pattern": str(self.pattern),
+            "the columns of type and time": str((self.type, self.time, self.unit, self.dtype)),
+            "the partitioning": str(self.keys),
+            "the strategy": self.strategy,
+            "the number of buckets": str(self.buckets),
+        } | fixed_types(["event"], [self.column_types])
+
+
+class Stream:
+    """One stream of events: the state of the pattern, and the rows that matches may still need."""
+
+    def __init__(self, spec: MatchSpec) -> None:
+        self.spec = spec
+        self.state = spec.start()
+        self.rows = np.empty(0, np.int64)
+        self.table: pa.Table | None = None
+
+    @property
+    def held(self) -> int:
+        """Events in memory."""
+        return int(self.state.backend.held)
+
+    @property
+    def next_out(self) -> Any:
+        """The time of the event that leaves its window next: until then, time alone changes nothing."""
+        axis = self.state.backend.axis(False)
+        # Events before it may be there for a negation that looks back.
+        first = first_within(axis, self.state.last, self.spec.width)
+        return axis[min(first, len(axis) - 1)].item()
+
+    def process(self, events: pa.Table, progress: Any) -> pa.Table | None:
+        """The matches that events in order complete, and those that the progress settles."""
+        parts = []
+        if events.num_rows:
+            first = self.state.stats.events
+            self.rows = np.concatenate([self.rows, first + np.arange(events.num_rows)])
+            self.table = events if self.table is None else pa.concat_tables([self.table, events])
+            parts.append(self._filled(self.state.process(events)))
+        timed = progress is not None and self.held and not self.spec.pattern.within.events
+        if timed and progress - self.next_out > self.spec.width:
+            parts.append(self._filled(self.state.advance(progress)))
+        self._forget()
+        found = [part for part in parts if part is not None]
+        return pa.concat_tables(found) if found else None
+
+    def finish(self) -> pa.Table | None:
+        """The end of the stream."""
+        return self._filled(self.state.finish())
+
+    def _forget(self) -> None:
+        if self.table is None:
+            return
+        live = np.isin(self.rows, self.state.backend.live_rows)
+        if not live.all():
+            self.rows, self.table = self.rows[live], self.table.filter(pa.array(live)).combine_chunks()
+
+    def _filled(self, matches: pa.Table) -> pa.Table | None:
+        """Row numbers replaced by what RETURN asks for, with the time of the first and the last event."""
+        if not matches.num_rows or self.table is None:
+            return None
+        spec = self.spec
+        places = {}
+        for name in matches.column_names:
+            numbers = matches[name].fill_null(-1).to_numpy()
+            at = np.minimum(np.searchsorted(self.rows, numbers), len(self.rows) - 1)
+            places[name] = pa.array(at, pa.int64(), mask=numbers < 0)
+        out = {}
+        items = spec.pattern.returns
+        for name, what in [(i.name, i.what) for i in items] or [(v, v) for v in spec.pattern.variables]:
+            if isinstance(what, Attr):
+                out[name] = self.table[what.name].take(places[what.var])
+            else:
+                out[name] = _struct(self.table, places[what])
+        # Rows stand in stream order, so the first and the last of a match are the smallest and the largest.
+        every = np.column_stack([place.fill_null(-1).to_numpy() for place in places.values()])
+        last = every.max(axis=1)
+        first = np.where(every < 0, last[:, None], every).min(axis=1)
+        out[START] = self.table[spec.time].take(pa.array(first))
+        out[END] = self.table[spec.time].take(pa.array(last))
+        return pa.table(out)
+
+    def dump(self) -> dict[str, Any]:
+        """The state as plain values."""
+        table = None if self.table is None else to_blob(self.table)
+        return {"state": self.state.snapshot(), "rows": self.rows.tobytes(), "table": table}
+
+    @classmethod
+    def load(cls, spec: MatchSpec, content: dict[str, Any]) -> Stream:
+        """The counterpart."""
+        stream = cls(spec)
+        stream.state = PatternState.restore(content["state"], spec.options)
+        stream.rows = np.frombuffer(content["rows"], np.int64)
+        stream.table = None if content["table"] is None else from_blob(content["table"])
+        return stream
+
+
+def _struct(table: pa.Table, places: pa.Array) -> pa.Array:
+    """Whole events, null where a variable is not bound."""
+    taken = table.take(places)
+    arrays = [pa.concat_arrays(taken[name].chunks) for name in table.column_names]
+    return pa.StructArray.from_arrays(arrays, fields=list(taken.schema), mask=pc.is_null(places))

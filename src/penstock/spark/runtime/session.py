@@ -1,0 +1,107 @@
+"""What Penstock needs of a Spark session, set if it can be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from penstock import __version__
+from penstock.errors import PenstockError, SparkSetupError
+
+NEEDED = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "the state of a bounded join lives in RocksDB",
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": (
+        "true",
+        "without it every batch would upload the whole state",
+    ),
+}
+
+
+def prepare(session: Any) -> None:
+    """Set what a stateful query needs; an error in one sentence where the session forbids it."""
+    for name, (value, reason) in NEEDED.items():
+        if session.conf.get(name, None) == value:
+            continue
+        try:
+            session.conf.set(name, value)
+        except Exception as error:
+            raise PenstockError(
+                f"Start the Spark session with {name}={value}: {reason}, and this session does not let it be "
+                f"set ({str(error).splitlines()[0]})."
+            ) from error
+
+
+def partitions(session: Any) -> int:
+    """The shuffle partitions of a session."""
+    return int(session.conf.get("spark.sql.shuffle.partitions", "200"))
+
+
+_checked: set[str] = set()  # sessions whose workers have been found to have Penstock
+
+
+def check_workers(session: Any) -> None:
+    """Refuse a session whose Python workers lack Penstock, or have another version of it.
+
+    A session that was made before `penstock.spark` was imported may start another Python. One task is run for
+    it, once per session.
+
+    >>> from penstock.spark.runtime.session import check_workers
+    >>> check_workers(spark)
+    """
+    name = _name_of(session)
+    if name in _checked:
+        return
+    try:
+        (found,) = session.range(0, 1, 1, 1).mapInArrow(worker_version, "version string").collect()
+    except Exception as error:  # of Py4J, Spark or Connect; whatever it is, no query would run either
+        raise SparkSetupError(
+            f"Spark's Python workers cannot run Penstock: {_reason(str(error))}. {_remedy()}"
+        ) from error
+    if found["version"] != __version__:
+        raise SparkSetupError(
+            f"Spark's Python workers have Penstock {found['version']}, and the driver has {__version__}. "
+            f"{_remedy()}"
+        )
+    _checked.add(name)
+
+
+def worker_version(batches: Iterator[Any]) -> Iterator[Any]:
+    """A function for `mapInArrow` that tells the version of Penstock in a worker."""
+    import pyarrow as pa
+
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"version": [__version__]})
+
+
+def _name_of(session: Any) -> str:
+    """What tells sessions with workers of their own apart; those of one application share them."""
+    try:
+        return str(session.sparkContext.applicationId)
+    except (PySparkException, AttributeError):  # Spark Connect has no context
+        return str(session.session_id)
+
+
+def _reason(error: str) -> str:
+    """The one telling line of a worker's traceback."""
+    known = (
+        r"No module named '[\w.]+'",
+        r"Python in worker has different version[^\n]*",
+        r'Cannot run program "[^"]*"',
+    )
+    found = re.search("|".join(known), error)
+    return found[0].rstrip(".") if found else error.strip().partition("\n")[0].rstrip(".")
+
+
+def _remedy() -> str:
+    return (
+        "Before the session is made, set PYSPARK_PYTHON or spark.pyspark.python to a Python that has the "
+        f"Penstock of the driver, which runs {sys.executable}; if the driver found it through sys.path, put "
+        "that folder into PYTHONPATH, too."
+    )
