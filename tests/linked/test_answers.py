@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.linked import UnboundedContextWarning
-from penstock.linked.parser import parse_query
+from penstock.linked.language.parser import parse_query
 from penstock.linked.terms import parse_term
 from tests.linked import generated
 from tests.oracles import linked as oracle

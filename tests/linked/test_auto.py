@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.engine.store import STEPS
 from penstock.experiments.clock_queries import workload_of
-from penstock.linked.settle import settled
-from penstock.linked.state import LinkedState
-from penstock.linked.stream import QueryState
+from penstock.linked.run.policy_switch import settled
+from penstock.linked.run.state import LinkedState
+from penstock.linked.run.stream import QueryState
 from penstock.linked.terms import Terms, parse_term
 from tests.linked.test_bounded import viewing
 from tests.linked.test_language import LISTING_2
@@ -183,7 +183,7 @@ def _inside(state: QueryState) -> LinkedState:
 
 
 def _columns(state: LinkedState) -> Any:
-    from penstock.linked.binding import columns_of
+    from penstock.linked.run.operands import columns_of
 
     assert state.held is not None
     return columns_of(state.plan, state.held, state.held_mask, state.terms)[0]

@@ -13,8 +13,8 @@ import pytest
 import penstock as ps
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError, UnknownPolicyError
 from penstock.linked import UnboundedContextWarning
-from penstock.linked.parser import parse_query
-from penstock.linked.stream import QueryState
+from penstock.linked.language.parser import parse_query
+from penstock.linked.run.stream import QueryState
 from penstock.workloads import sensor_bursts, viewers_and_guide
 from tests.data import real
 from tests.linked import generated
@@ -195,7 +195,7 @@ def test_a_snapshot_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatc
     state = ps.StreamQuery.parse(SELF_JOIN).start(budget=ps.Tuples(9), policy="lru")
     state.process({"w": generated.stream(Random(1), 20, facts=True)})
     data = state.snapshot()
-    monkeypatch.setattr("penstock.linked.stream.VERSION", 99)
+    monkeypatch.setattr("penstock.linked.run.stream.VERSION", 99)
     with pytest.raises(SnapshotError, match="this Penstock reads 99"):
         QueryState.restore(data)
 

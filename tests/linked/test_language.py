@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import PenstockError, QueryError, QuerySyntaxError, UnsupportedQueryError
-from penstock.linked.nodes import Call, Const, Var
-from penstock.linked.parser import parse_query
+from penstock.linked.language.nodes import Call, Const, Var
+from penstock.linked.language.parser import parse_query
 from penstock.linked.terms import RDF_TYPE, XSD, Term
 
 pytestmark = pytest.mark.interpreted

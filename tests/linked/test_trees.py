@@ -12,9 +12,9 @@ import pytest
 
 import penstock as ps
 from penstock.errors import PenstockError
-from penstock.linked.parser import parse_query
-from penstock.linked.plan import plan_of
-from penstock.linked.tree import Observed, chosen, in_turn, joins, leaves
+from penstock.linked.language.parser import parse_query
+from penstock.linked.plan.plan import plan_of
+from penstock.linked.plan.tree import Observed, chosen, in_turn, joins, leaves
 from penstock.linked.triples import Scale
 from tests.linked import generated
 from tests.linked.test_auto import facts

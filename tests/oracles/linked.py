@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from penstock.linked.nodes import Const, Query, Var, variables
+from penstock.linked.language.nodes import Const, Query, Var, variables
 from penstock.linked.terms import Term
 
 from .policies import Arrival, Clock, ClockExp, Fifo, Gdj, Lfu, Lru, Now, Policy, Pool, TimeWindow

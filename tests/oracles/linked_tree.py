@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.linked.nodes import Query, variables
+from penstock.linked.language.nodes import Query, variables
 
 from .linked import Triple, extended, holds
 from .policies import Arrival, Clock, Fifo, Gdj, Lfu, Lru, Now, Policy, Pool, TimeWindow

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.compiler.tiers import only
 from penstock.errors import PatternError
-from penstock.patterns import search
+from penstock.patterns.columnar import search
 from tests.patterns.agreement import random_case
 from tests.patterns.test_agreement import LARGE, every_strategy
 

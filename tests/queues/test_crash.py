@@ -17,7 +17,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import QueueDamageError, QueueError
-from penstock.queues.disk import Disk
+from penstock.queues.store.disk import Disk
 from tests.queues.crash import acknowledged, item
 
 ROOT = Path(__file__).parents[2]

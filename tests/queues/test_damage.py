@@ -18,7 +18,7 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError, QueueDamageError
 from penstock.queues import verify
-from penstock.queues.marks import CHECK, MAGIC
+from penstock.queues.store.marks import CHECK, MAGIC
 from tests.queues.test_crash import path as python_path
 
 # Bytes whose change need not be told of, because nothing that the queue delivers depends on them: who last

@@ -17,7 +17,7 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError, QueueDiskError, QueueError
 from penstock.queues import QueueClient, QueueServer, verify
-from penstock.queues.disk import Disk
+from penstock.queues.store.disk import Disk
 from tests.queues.test_crash import path as python_path
 
 

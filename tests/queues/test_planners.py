@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.queues import ExtendedCost, least_accesses, optimum, planner, planners, simulate
+from penstock.queues import ExtendedCost, least_accesses, optimum, planner, simulate
+from penstock.queues.planning import planners
 from tests.oracles.queues import Oracle
 
 ONE = ["half", "half-late", "greedy", "greedy-chunk", "buffered-head"]
@@ -80,7 +81,7 @@ def test_half_is_within_twice_the_optimum(arrivals: list[int], memory: int) -> N
 
 def test_half_reaches_two() -> None:
     """Theorem 2.2: one tuple too many, and after the large read just enough to overflow once more."""
-    from penstock.queues.patterns import half_adversary
+    from penstock.queues.planning.arrivals import half_adversary
 
     arrivals = half_adversary(memory=8, rounds=1)
     best, run = optimum(arrivals, memory=8), simulate(arrivals, "half", memory=8)

@@ -12,7 +12,7 @@ from penstock.cli.files import read_text
 from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, writable
 
 if TYPE_CHECKING:
-    from penstock.queues.inspection import FolderReport
+    from penstock.queues.store.inspection import FolderReport
 
 queues = typer.Typer(
     help="Lossless queues in bounded memory: simulate, verify, inspect, serve.",
@@ -48,8 +48,8 @@ def simulate(
     sink = JsonOut(json)
     writable(plot)
 
-    from penstock.queues.comparison import compare
-    from penstock.queues.costs import ExtendedCost
+    from penstock.queues.planning.comparison import compare
+    from penstock.queues.planning.costs import ExtendedCost
 
     counted, order = _arrivals(pattern, arrivals, memory, ticks, queues, seed)
     number = 1 if getattr(counted, "ndim", 1) == 1 else counted.shape[1]
@@ -66,7 +66,7 @@ def _arrivals(
     pattern: str, given: str | None, memory: int, ticks: int, queues: int, seed: int
 ) -> tuple[Any, Any]:
     from penstock.errors import PenstockError
-    from penstock.queues import patterns
+    from penstock.queues.planning import arrivals
 
     if given is not None:
         try:
@@ -74,15 +74,15 @@ def _arrivals(
         except ValueError as error:
             raise PenstockError(f"Arrivals are whole numbers with commas; {given!r} was given.") from error
     if pattern == "theorem-4.3":
-        return patterns.round_robin_adversary(memory, queues), "round-robin"
+        return arrivals.round_robin_adversary(memory, queues), "round-robin"
     if pattern == "theorem-4.4":
-        return patterns.adversary(memory, ticks)
-    return patterns.pattern(pattern, ticks, memory, seed), "round-robin"
+        return arrivals.adversary(memory, ticks)
+    return arrivals.pattern(pattern, ticks, memory, seed), "round-robin"
 
 
 def _all_planners(memory: int, queues: int, block: int | None) -> list[str]:
     from penstock.errors import PenstockError
-    from penstock.queues import planners
+    from penstock.queues.planning import planners
 
     names = []
     for name in planners.names():
@@ -123,7 +123,7 @@ def _show_comparison(found: Any, out: Any) -> None:
 def verify(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
     """Check every file of a queue; exit code 1 if anything is torn, damaged or missing."""
     sink = JsonOut(json)
-    from penstock.queues.inspection import verify as look
+    from penstock.queues.store.inspection import verify as look
 
     report = look(folder)
     sink.write(_plain(report))
@@ -144,7 +144,7 @@ def verify(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
 def inspect(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
     """Show what a queue holds."""
     sink = JsonOut(json)
-    from penstock.queues.inspection import verify as look
+    from penstock.queues.store.inspection import verify as look
 
     report = look(folder)
     sink.write(_plain(report))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, hint
 from penstock.experiments.inputs import file_of
 from penstock.linked import StreamQuery
-from penstock.linked.stats import LinkedRun
+from penstock.linked.run.stats import LinkedRun
 from penstock.workloads import sensor_bursts, viewers_and_guide, zipf_pair
 
 LISTING_1 = """SELECT ?sensor1, ?sensor2 FROM STREAM windSpeed

@@ -14,7 +14,8 @@ import numpy as np
 from penstock.errors import PenstockError
 from penstock.experiments.figure import Claim, Figure, Row, Scope, Trial
 from penstock.experiments.plots import bars, finish, lines, log_x, panels
-from penstock.queues import ExtendedCost, optimum, patterns, simulate
+from penstock.queues import ExtendedCost, optimum, simulate
+from penstock.queues.planning import arrivals
 
 SOURCE = "arrivals found by search, or of the proofs"
 LATE = np.array([3, 0, 3, 3, 0, 0, 3, 3, 1, 1])  # a long search found that these exceed twice the optimum
@@ -93,7 +94,7 @@ def ratio_of_half(memory: int, seed: int, steps: int = 400) -> list[Row]:
         _told("search", name, climb(_ratio(name, memory), (10,), memory // 2, steps, rng), 2.0)
         for name in ("half", "half-late")
     ]
-    proof = patterns.half_adversary(memory)
+    proof = arrivals.half_adversary(memory)
     rows.append(_told("proof", "half", (_ratio("half", memory)(proof), proof), 2.0))
     if memory == 6:
         rows.append(_told("known", "half-late", (_ratio("half-late", memory)(LATE), LATE), 2.0))
@@ -146,7 +147,7 @@ def _two_a_tick(wanted: np.ndarray, queues: int) -> np.ndarray:
 def round_robin(queues: int, share: int) -> list[Row]:
     """Theorem 4.3: accesses of BUFFEREDHEAD per round of its adversary."""
     memory = 2 * queues * share
-    once = simulate(patterns.round_robin_adversary(memory, queues), "buffered-head", memory=memory)
+    once = simulate(arrivals.round_robin_adversary(memory, queues), "buffered-head", memory=memory)
     return [
         {"kind": "theorem 4.3", "queues": queues, "memory": memory, "cost": once.cost(), "source": SOURCE}
     ]
@@ -154,8 +155,8 @@ def round_robin(queues: int, share: int) -> list[Row]:
 
 def adversarial(memory: int, ticks: int) -> list[Row]:
     """Theorem 4.4: accesses of BUFFEREDHEAD as the adversary goes on."""
-    arrivals, order = patterns.adversary(memory, ticks)
-    run = simulate(arrivals, "buffered-head", memory=memory, consume=order)
+    counts, order = arrivals.adversary(memory, ticks)
+    run = simulate(counts, "buffered-head", memory=memory, consume=order)
     return [{"kind": "theorem 4.4", "ticks": ticks, "cost": run.cost(), "source": SOURCE}]
 
 

@@ -2,7 +2,7 @@
 
 from penstock.linked.files import parse_nquads, parse_ntriples, read_triples
 from penstock.linked.query import StreamQuery, UnboundedContextWarning
-from penstock.linked.stats import LinkedRun, LinkedStats
+from penstock.linked.run.stats import LinkedRun, LinkedStats
 
 __all__ = [
     "LinkedRun",

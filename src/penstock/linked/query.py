@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.linked.nodes import Query
-from penstock.linked.parser import parse_query
+from penstock.linked.language.nodes import Query
+from penstock.linked.language.parser import parse_query
 
 if TYPE_CHECKING:
     from penstock.columns import Table
-    from penstock.linked.plan import Plan
-    from penstock.linked.stats import LinkedRun
-    from penstock.linked.stream import QueryState
+    from penstock.linked.plan.plan import Plan
+    from penstock.linked.run.stats import LinkedRun
+    from penstock.linked.run.stream import QueryState
 
 
 class UnboundedContextWarning(UserWarning):
@@ -97,9 +97,9 @@ class StreamQuery:
         join 1: ?a <r> ?x ?T with ?b <r> ?x ?U on ?x
           every pair: abs((?T - ?U)) <= 5
         """
-        from penstock.linked.plan import plan_of
-        from penstock.linked.show import explain
-        from penstock.linked.tree import asked_for
+        from penstock.linked.plan.plan import plan_of
+        from penstock.linked.plan.show import explain
+        from penstock.linked.plan.tree import asked_for
         from penstock.linked.triples import Scale
         from penstock.units import time_unit
 
@@ -115,8 +115,8 @@ class StreamQuery:
         >>> print(ps.StreamQuery.parse(text).plan_for({"w": table}).splitlines()[-4])
         join 1: ?b <q> ?x ?U with ?c <r> ?x ?V on ?x
         """
-        from penstock.linked.prepare import prepared
-        from penstock.linked.show import explain
+        from penstock.linked.plan.show import explain
+        from penstock.linked.run.prepare import prepared
 
         return explain(prepared(self.query, streams, unit=unit, objects=object).plan)
 
@@ -175,7 +175,7 @@ class StreamQuery:
         >>> ps.StreamQuery.parse(text).run({"w": table}).rows.to_pylist()
         [{'a': 'a', 'b': 'b'}]
         """
-        from penstock.linked.run import Options, run_query
+        from penstock.linked.run.whole import Options, run_query
 
         options = Options(
             budget=budget,
@@ -216,8 +216,8 @@ class StreamQuery:
         >>> ps.StreamQuery.parse(text).start(budget="1000 tuples").budget
         Tuples(n=1000)
         """
-        from penstock.linked.stream import QueryState, StreamOptions
-        from penstock.linked.tree import asked_for
+        from penstock.linked.plan.tree import asked_for
+        from penstock.linked.run.stream import QueryState, StreamOptions
 
         return QueryState(
             StreamOptions(

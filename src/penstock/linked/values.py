@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.errors import QueryError
-from penstock.linked.nodes import COMPARISONS, Call, Const, Expression, Var
+from penstock.linked.language.nodes import COMPARISONS, Call, Const, Expression, Var
 from penstock.linked.terms import (
     BLANK,
     BOOLEAN,
@@ -85,7 +85,7 @@ def evaluate(expression: Expression, resolve: Resolve, terms: Terms) -> Column:
     """The values of an expression; `resolve` has the column of each variable, None if it is unbound.
 
     >>> import numpy as np
-    >>> from penstock.linked.nodes import Call, Const, Var
+    >>> from penstock.linked.language.nodes import Call, Const, Var
     >>> from penstock.linked.terms import Terms, from_native
     >>> from penstock.linked.values import evaluate, from_numbers
     >>> above = Call(">", (Var("x"), Const(from_native(1))))
@@ -134,7 +134,7 @@ def holds(expression: Expression, resolve: Resolve, terms: Terms) -> np.ndarray:
     """Where an expression is true: neither false nor an error.
 
     >>> import numpy as np
-    >>> from penstock.linked.nodes import Call, Var
+    >>> from penstock.linked.language.nodes import Call, Var
     >>> from penstock.linked.terms import Terms
     >>> from penstock.linked.values import from_numbers, holds
     >>> holds(Call("!", (Var("x"),)), {"x": from_numbers(np.array([0, 2]))}.get, Terms()).tolist()
@@ -298,7 +298,7 @@ def in_unit(expression: Expression, unit: str, bare: str | None, times: Any) -> 
 
     `bare` is the unit of bare numbers beside times that are timestamps; None: times are numbers themselves.
 
-    >>> from penstock.linked.nodes import Const
+    >>> from penstock.linked.language.nodes import Const
     >>> from penstock.linked.terms import XSD, Term
     >>> from penstock.linked.values import in_unit
     >>> in_unit(Const(Term("literal", "2", XSD + "second"), "second"), "ms", None, ()).term.text

@@ -6,12 +6,12 @@
 [{'a': 0, 'c': 1}]
 """
 
-from penstock.patterns.nodes import And, Attr, Compare, E, Not, Or, Seq
+from penstock.patterns.compile.span import Span
+from penstock.patterns.language.nodes import And, Attr, Compare, E, Not, Or, Seq
 from penstock.patterns.options import STRATEGIES
 from penstock.patterns.pattern import Pattern
 from penstock.patterns.pattern_set import PatternSet
 from penstock.patterns.result import PatternRun, PatternStats
-from penstock.patterns.span import Span
 from penstock.patterns.state import PatternSetState, PatternState
 
 __all__ = [

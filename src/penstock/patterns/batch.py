@@ -12,9 +12,9 @@ import pandas as pd
 
 from penstock.columns import Table, column, column_names, row_count, text_codes, times_of
 from penstock.errors import ColumnError, hint
-from penstock.patterns.analysis import Analysis
-from penstock.patterns.span import Span
-from penstock.patterns.values import NOTHING, Values, check_kinds, values_of
+from penstock.patterns.compile.analysis import Analysis
+from penstock.patterns.compile.span import Span
+from penstock.patterns.compile.values import NOTHING, Values, check_kinds, values_of
 from penstock.window import warn_unit, window_of
 
 WIDEST = 2**63 - 1  # wider than any two times are apart

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PatternError
-from penstock.patterns.analysis import Analysis, analyse
-from penstock.patterns.nodes import Attr, E, Group, Item, Part
+from penstock.patterns.compile.analysis import Analysis, analyse
+from penstock.patterns.compile.show import explain, to_dot
+from penstock.patterns.compile.span import Span, span_of
+from penstock.patterns.language.nodes import Attr, E, Group, Item, Part
+from penstock.patterns.language.parser import parse_pattern
 from penstock.patterns.options import Options
-from penstock.patterns.parser import parse_pattern
-from penstock.patterns.show import explain, to_dot
-from penstock.patterns.span import Span, span_of
 
 if TYPE_CHECKING:
     from penstock.columns import Table

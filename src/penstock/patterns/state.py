@@ -13,15 +13,15 @@ import pyarrow as pa
 from penstock.columns import Table
 from penstock.errors import ColumnError, EventLimitError, PatternError, PenstockError, SnapshotError
 from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
-from penstock.patterns.columnar import Columnar, Found
-from penstock.patterns.kept import Kept
-from penstock.patterns.nodes import Attr
+from penstock.patterns.columnar.quota import Quota
+from penstock.patterns.columnar.returned import Kept
+from penstock.patterns.columnar.search_kernel import window_ends
+from penstock.patterns.columnar.strategy import Columnar, Found
+from penstock.patterns.compile.values import NOTHING, Values
+from penstock.patterns.language.nodes import Attr
 from penstock.patterns.options import Options
-from penstock.patterns.quota import Quota
 from penstock.patterns.result import PatternRun, PatternStats
-from penstock.patterns.search_kernel import window_ends
 from penstock.patterns.snapshot import pack, unpack
-from penstock.patterns.values import NOTHING, Values
 from penstock.payload import to_arrow
 from penstock.policies import get as get_policy
 
@@ -36,10 +36,10 @@ def backend_of(members: list[Member], options: Options) -> Any:
     """The strategy of the options, ready for its first batch."""
     if options.strategy == "columnar":
         return Columnar(members)
-    from penstock.patterns.iterative import Iterative
-    from penstock.patterns.object_cache import ObjectCaches, ObjectCaching
-    from penstock.patterns.semantic_cache import SemanticCaches, SemanticCaching
-    from penstock.patterns.stepwise import Stepwise
+    from penstock.patterns.published.iterative import Iterative
+    from penstock.patterns.published.object_cache import ObjectCaches, ObjectCaching
+    from penstock.patterns.published.semantic_cache import SemanticCaches, SemanticCaching
+    from penstock.patterns.published.stepwise import Stepwise
 
     if options.strategy == "iterative":
         return Stepwise(Iterative, members)

@@ -10,28 +10,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.queues import patterns, planners
     from penstock.queues.client import QueueClient, QueueProducer
-    from penstock.queues.comparison import Comparison, compare
-    from penstock.queues.costs import ExtendedCost, UnitCost
-    from penstock.queues.inspection import FolderReport, verify
-    from penstock.queues.offline import least_accesses, optimum
-    from penstock.queues.planners import Planner, planner
+    from penstock.queues.planning import arrivals, planners
+    from penstock.queues.planning.comparison import Comparison, compare
+    from penstock.queues.planning.costs import ExtendedCost, UnitCost
+    from penstock.queues.planning.offline import least_accesses, optimum
+    from penstock.queues.planning.planners import Planner, planner
+    from penstock.queues.planning.simulation import Simulation, simulate
     from penstock.queues.queue import SpillQueue, SpillQueues
     from penstock.queues.server import QueueServer
-    from penstock.queues.simulation import Simulation, simulate
+    from penstock.queues.store.inspection import FolderReport, verify
 
 # Names are loaded when they are first used: a queue of items need not wait for what only simulations use.
 _HOMES = {
     "client": ("QueueClient", "QueueProducer"),
-    "comparison": ("Comparison", "compare"),
-    "costs": ("ExtendedCost", "UnitCost"),
-    "inspection": ("FolderReport", "verify"),
-    "offline": ("least_accesses", "optimum"),
-    "planners": ("Planner", "planner"),
+    "planning.comparison": ("Comparison", "compare"),
+    "planning.costs": ("ExtendedCost", "UnitCost"),
+    "store.inspection": ("FolderReport", "verify"),
+    "planning.offline": ("least_accesses", "optimum"),
+    "planning.planners": ("Planner", "planner"),
     "queue": ("SpillQueue", "SpillQueues"),
     "server": ("QueueServer",),
-    "simulation": ("Simulation", "simulate"),
+    "planning.simulation": ("Simulation", "simulate"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -47,10 +47,10 @@ __all__ = [
     "SpillQueue",
     "SpillQueues",
     "UnitCost",
+    "arrivals",
     "compare",
     "least_accesses",
     "optimum",
-    "patterns",
     "planner",
     "planners",
     "simulate",
@@ -63,6 +63,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("patterns", "planners"):
-        return import_module(f"{__name__}.{name}")
+    if name in ("arrivals", "planners"):
+        return import_module(f"{__name__}.planning.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

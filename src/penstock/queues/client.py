@@ -17,8 +17,8 @@ from pyarrow import flight
 
 from penstock.errors import QueueError
 from penstock.queues.arguments import seconds, token_text, whole_number
-from penstock.queues.items import listed
-from penstock.queues.lanes import Delivery
+from penstock.queues.store.items import listed
+from penstock.queues.store.lanes import Delivery
 
 # A server that is restarted is found again within a second; by default gRPC waits up to two minutes.
 _RECONNECT = [

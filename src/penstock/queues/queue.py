@@ -9,11 +9,11 @@ from typing import Any
 
 from penstock.errors import QueueError
 from penstock.queues.arguments import positive_number
-from penstock.queues.disk import Disk
-from penstock.queues.lanes import Lane
-from penstock.queues.planners import Planner
+from penstock.queues.planning.planners import Planner
 from penstock.queues.stats import QueueStats, Recovery
-from penstock.queues.store import Store
+from penstock.queues.store.disk import Disk
+from penstock.queues.store.lanes import Lane
+from penstock.queues.store.store import Store
 
 
 class OneQueue:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.queues.costs import ExtendedCost, UnitCost
-from penstock.queues.scan import Flaw, Gap
+from penstock.queues.planning.costs import ExtendedCost, UnitCost
+from penstock.queues.store.scan import Flaw, Gap
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
 from penstock.patterns import Attr, Pattern
+from penstock.patterns.compile.show import partition_attributes
 from penstock.patterns.options import Options
-from penstock.patterns.show import partition_attributes
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import labels
 from penstock.spark.runtime.event_packer import BUCKET, LABEL, PACKED, event_packer

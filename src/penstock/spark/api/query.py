@@ -19,8 +19,8 @@ from penstock.budget import Budget, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.linked import StreamQuery
+from penstock.linked.plan.sharding import partition_variable
 from penstock.linked.query import warn_unbounded
-from penstock.linked.sharding import partition_variable
 from penstock.linked.triples import LONG_NAMES
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, labels, share

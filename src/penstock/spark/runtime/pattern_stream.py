@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from penstock.patterns import Attr, Pattern, PatternState
 from penstock.patterns.batch import width_of
+from penstock.patterns.compile.span import first_within
 from penstock.patterns.options import Options
-from penstock.patterns.span import first_within
 from penstock.spark.runtime.join_spec import fixed_types
 from penstock.spark.runtime.packer import from_blob, to_blob
 

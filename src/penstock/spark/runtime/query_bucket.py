@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from penstock.budget import Budget
 from penstock.errors import SnapshotError
-from penstock.linked.binding import masks_of
-from penstock.linked.parser import parse_query
-from penstock.linked.plan import plan_of
-from penstock.linked.sharding import partition_variable, role_buckets
-from penstock.linked.stream import QueryState, StreamOptions
+from penstock.linked.language.parser import parse_query
+from penstock.linked.plan.plan import plan_of
+from penstock.linked.plan.sharding import partition_variable, role_buckets
+from penstock.linked.run.operands import masks_of
+from penstock.linked.run.stream import QueryState, StreamOptions
 from penstock.linked.terms import Terms
 from penstock.linked.triples import triples_of
 from penstock.patterns import snapshot

@@ -1,0 +1,55 @@
+"""A change of policy: the cached tuples stay, and get the scores that the new one gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.compiler.tiers import expecting
+from penstock.engine.conditions import Columns
+from penstock.engine.policy_switch import MOST
+from penstock.engine.store import ARRIVAL, ROW, STREAM, TIME
+from penstock.engine.triple_index import EAGER, LAST_USE, USED
+from penstock.engine.triple_switch import LinkedSettlers, settle_linked
+from penstock.joins.settle import OF_THE_STORE
+from penstock.linked.run.caches import Caches
+from penstock.policies import Policy
+
+
+def settlers_of(caches: Caches) -> LinkedSettlers:
+    """The cached tuples, and what they have been used for."""
+    store, index, live = caches.store, caches.index, caches.live
+    uses = index.uses[live]
+    return LinkedSettlers(
+        stream=store.t32[live, STREAM].astype(np.int64),
+        cache=index.cache[live].astype(np.int64),
+        row=store.t64[live, ROW],
+        life=store.time[live, TIME].copy(),
+        arrival=store.t64[live, ARRIVAL],
+        members=index.members[live] if len(index.members) else index.members,
+        uses=uses,
+        matches=np.minimum(uses[:, USED], MOST).astype(np.int64),
+    )
+
+
+def settled(before: Caches, policy: Policy, columns: Columns) -> Caches:
+    """Caches with the same tuples, counters and clocks, and another policy in charge of them."""
+    settlers = settlers_of(before)
+    after = Caches(before.config, before.plan, policy)
+    store, old = after.store, before.store
+    kept = store.meta[OF_THE_STORE].copy()
+    store.meta[:] = old.meta
+    store.meta[OF_THE_STORE] = kept
+    store.clock[:], store.random[:] = old.clock, old.random
+    after.index = after.index._replace(counts=before.index.counts)
+    if after.index.meta[EAGER]:
+        settlers = settlers._replace(matches=(settlers.uses[:, USED] > 0).astype(np.int64))
+    used = np.flatnonzero(settlers.matches > 0)
+    n = len(settlers.row)
+    # A use comes before what the same arrival has let in.
+    number = np.concatenate([2 * settlers.arrival + 1, 2 * settlers.uses[used, LAST_USE].astype(np.int64)])
+    events = np.concatenate([np.arange(n), n + used])[np.argsort(number, kind="stable")]
+    with expecting(n, apart=True):
+        settle_linked(
+            after.policy, store, after.index, after.expiry, after.plan.scheme, columns, settlers, events
+        )
+    return after

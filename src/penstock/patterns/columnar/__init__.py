@@ -1,0 +1,1 @@
+"""The strategy `columnar`: columns of positions per slot, searched by a kernel."""

@@ -1,0 +1,47 @@
+"""How many matches a search builds, and after how many it stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Quota(NamedTuple):
+    """The matches that are wanted of a batch; all of them, if nothing is said.
+
+    >>> from penstock.patterns.columnar.quota import Quota
+    >>> Quota.first(10)
+    Quota(build=10, stop=11)
+    """
+
+    build: int | None = None
+    stop: int | None = None  # the search ends with this match
+
+    @classmethod
+    def first(cls, matches: int) -> Quota:
+        """The first matches: the one after them tells that there are more, and ends the search."""
+        return cls(matches, matches + 1)
+
+    @property
+    def counts(self) -> bool:
+        """Whether all matches are counted and none is built."""
+        return self.build == 0 and self.stop is None
+
+
+@dataclass
+class Tally:
+    """The matches that came so far, under a quota."""
+
+    quota: Quota
+    count: int = 0
+    rows: list[list[int]] = field(default_factory=list)
+
+    @property
+    def full(self) -> bool:
+        """Whether no further match is looked for."""
+        return self.quota.stop is not None and self.count >= self.quota.stop
+
+    @property
+    def builds(self) -> bool:
+        """Whether the next match is built."""
+        return self.quota.build is None or len(self.rows) < self.quota.build

@@ -1,0 +1,1 @@
+"""From nodes to what strategies search with: slots, alternatives and tables."""

@@ -1,0 +1,1 @@
+"""The strategies of the NEEL paper, event by event: `iterative`, `object` and `semantic`."""
