@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import penstock as ps
-from penstock.experiments.clock_queries import LISTING_1, LISTING_2
+from penstock.reproduction.clock_queries import LISTING_1, LISTING_2
 from penstock.workloads import viewers_and_guide
 
 POLICIES = ("fifo", "lru", "prob", "life", "clock", "clock-exp", "gdj", "auto")

@@ -59,7 +59,7 @@ LONG = (
     "tests/compiler/test_parts.py::test_another_policy_in_another_process",
     "tests/compiler/test_tiers.py",
     "tests/engine/test_tournament.py",
-    "tests/experiments/",
+    "tests/reproduction/",
     "tests/flows/",
     "tests/joins/test_auto.py",
     "tests/joins/test_bytes.py",

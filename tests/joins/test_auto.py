@@ -16,9 +16,9 @@ from penstock.caching import Cache
 from penstock.engine import policy_race
 from penstock.engine.key_sample import sampled
 from penstock.errors import PenstockError, PolicyOptionError
-from penstock.experiments.generated import crowds
-from penstock.joins.settle import settle, settlers_of
+from penstock.joins.policy_switch import settle, settlers_of
 from penstock.joins.stream import StreamState
+from penstock.reproduction.generated import crowds
 from penstock.workloads import viewers_and_guide, zipf_pair
 from tests.joins.test_contract import Feed, feed, trajectory
 

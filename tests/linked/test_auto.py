@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engine.store import STEPS
-from penstock.experiments.clock_queries import workload_of
 from penstock.linked.run.policy_switch import settled
 from penstock.linked.run.state import LinkedState
 from penstock.linked.run.stream import QueryState
 from penstock.linked.terms import Terms, parse_term
+from penstock.reproduction.clock_queries import workload_of
 from tests.linked.test_bounded import viewing
 from tests.linked.test_language import LISTING_2
 

@@ -8,8 +8,8 @@ import pytest
 
 import penstock as ps
 from penstock.errors import PolicyOptionError
-from penstock.experiments.streams import streams
 from penstock.joins import arrivals_of
+from penstock.reproduction.streams import streams
 
 
 def recall(name: str, policy: str, budget: float = 0.2) -> float:

@@ -49,7 +49,7 @@ def test_every_structure_has_a_check(kind: str) -> None:
 
 def test_every_state_of_a_policy_has_a_check() -> None:
     unchecked = []
-    for module in pkgutil.iter_modules(penstock.policies.__path__, "penstock.policies."):
+    for module in pkgutil.walk_packages(penstock.policies.__path__, "penstock.policies."):
         for each in vars(importlib.import_module(module.name)).values():
             state = isinstance(each, type) and issubclass(each, tuple) and hasattr(each, "_fields")
             if state and each.__module__ == module.name and each not in CHECKS:

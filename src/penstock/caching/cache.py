@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.budget import Tuples, budget_of
-from penstock.caching.chooser import CacheChooser
+from penstock.caching.follower import CacheChooser
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room
 from penstock.engine.cache_loop import (

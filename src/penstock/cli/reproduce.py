@@ -12,7 +12,7 @@ from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, pro
 from penstock.cli.signs import speaks
 
 if TYPE_CHECKING:
-    from penstock.experiments import Outcome
+    from penstock.reproduction import Outcome
 
 
 @errors_in_one_line
@@ -41,9 +41,9 @@ def reproduce(
     import time
 
     from penstock.errors import PenstockError, hint
-    from penstock.experiments import EXPERIMENTS, Scope, figures_of, write_report
-    from penstock.experiments import reproduce as run
-    from penstock.experiments.report import claims_of
+    from penstock.reproduction import EXPERIMENTS, Scope, figures_of, write_report
+    from penstock.reproduction import reproduce as run
+    from penstock.reproduction.report import claims_of
 
     if data is not None and not data.is_dir():
         raise PenstockError(f"--data takes a folder; there is none at '{data}'.")
@@ -106,7 +106,7 @@ def _show_table(outcome: Outcome, out: Any) -> None:
     from rich import box
     from rich.table import Table
 
-    from penstock.experiments.tables import wide
+    from penstock.reproduction.tables import wide
 
     assert outcome.figure.layout is not None
     cells = wide(outcome.table, *outcome.figure.layout)

@@ -235,7 +235,7 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
         config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
     )
     if config.policy.chooses:
-        from penstock.joins.chooser import allowance_of
+        from penstock.joins.follower import allowance_of
 
         config = dataclasses.replace(
             config,
@@ -281,7 +281,7 @@ def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
     """What the tables of a config take for so many tuples."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
     if config.policy.chooses:
-        from penstock.joins.chooser import tables_of
+        from penstock.joins.follower import tables_of
 
         return tables_of(config)
     return table_bytes(config.build(), config.build_flow())

@@ -17,7 +17,7 @@ from penstock.engine.pair_join_late import LATE
 from penstock.engine.store import ARRIVAL, KEY, ROW, STREAM, TIME
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins import snapshot as snapshots
-from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
+from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import (
     beginning,
     behind_of,

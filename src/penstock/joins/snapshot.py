@@ -13,7 +13,7 @@ from penstock.engine.store import Store
 from penstock.errors import SnapshotError
 from penstock.policies import registered
 from penstock.policies.python import PythonState
-from penstock.sealed import Seal
+from penstock.snapshots.sealed import Seal
 
 SEAL = Seal(b"PENSTOCK", 4, "snapshot")
 

@@ -39,13 +39,13 @@ from penstock.engine.store import (
 from penstock.engine.tick_loop import drive_ticks
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
-from penstock.joins.chooser import Chooser
 from penstock.joins.config import Config, table_bytes
+from penstock.joins.follower import Chooser
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
-from penstock.joins.restored import check_restored
-from penstock.joins.settle import settle, settlers_of
-from penstock.joins.unbiased import CROWDED, RateWatch, warn_biased
+from penstock.joins.policy_switch import settle, settlers_of
+from penstock.joins.sample_bias import CROWDED, RateWatch, warn_biased
+from penstock.joins.snapshot_checks import check_restored
 from penstock.policies.base import Policy, Trace
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_open, looked_over

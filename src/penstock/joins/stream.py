@@ -22,13 +22,13 @@ from penstock.engine.store import (
     TIME,
 )
 from penstock.joins import snapshot as snapshots
-from penstock.joins.buffered import GONE, SO_FAR, KeepsRows
+from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
 from penstock.joins.estimate import RecallEstimate, estimate_recall
-from penstock.joins.restored import check_restored
-from penstock.joins.settle import settlers_of
+from penstock.joins.policy_switch import settlers_of
+from penstock.joins.sample_bias import RateWatch
+from penstock.joins.snapshot_checks import check_restored
 from penstock.joins.state import JoinState, Output
-from penstock.joins.unbiased import RateWatch
 from penstock.policies import Policy
 from penstock.soundness import check_flow, check_sketch, looked_over
 

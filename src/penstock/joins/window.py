@@ -20,10 +20,10 @@ from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import Config, behind_of, fitting, in_tuples, shares_of, with_byte_budget
 from penstock.joins.late import LateWatch
+from penstock.joins.sample_bias import CROWDED, unequal_shares, warn_biased
 from penstock.joins.state import JoinState, Output
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.stream import StreamState
-from penstock.joins.unbiased import CROWDED, unequal_shares, warn_biased
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
 from penstock.units import time_unit

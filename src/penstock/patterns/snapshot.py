@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import SnapshotError
-from penstock.sealed import Seal
+from penstock.snapshots.sealed import Seal
 
 SEAL = Seal(b"PENNEEL\x00", 3, "snapshot of a pattern")
 

@@ -13,8 +13,8 @@ from penstock.policies.clock_exp import ClockExp
 from penstock.policies.fifo import Fifo
 from penstock.policies.flowexpect import FlowExpect
 from penstock.policies.gdj import GreedyDualJoin
-from penstock.policies.heeb import Heeb
-from penstock.policies.heeb_hist import HeebHist
+from penstock.policies.heeb.histograms import HeebHist
+from penstock.policies.heeb.join import Heeb
 from penstock.policies.learned import Learned
 from penstock.policies.lfd import Lfd
 from penstock.policies.lfu import Lfu

@@ -103,7 +103,7 @@ class Policy:
     by_recency: ClassVar[bool] = False  # any use counts alike, however small its share in a result
     reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
     sees_places: ClassVar[bool] = False  # uses how near keys are that are numbers or carry one, if told
-    chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.chooser`
+    chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property

@@ -39,7 +39,7 @@ from penstock.errors import PolicyOptionError
 from penstock.flows import best_expected
 from penstock.models import AR1, LinearTrend, Model, Past, RandomWalk, Sequence, Stationary
 from penstock.policies.base import Policy, Setting
-from penstock.policies.heeb_state import values_of
+from penstock.policies.heeb.state import values_of
 from penstock.policies.python import Item, PythonState
 
 SPREADS = 8.0  # standard deviations of a walk or of AR(1) that are looked at

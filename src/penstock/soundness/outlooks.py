@@ -30,9 +30,10 @@ from penstock.models.kernels.benefit import (
     Outlook,
 )
 from penstock.models.kernels.offset_histogram import EDGE
-from penstock.policies import heeb_cache, heeb_state
-from penstock.policies.heeb_cache import HeebCache
-from penstock.policies.heeb_state import WAITING, HeebState, Hopeless
+from penstock.policies.heeb import cache as heeb_cache
+from penstock.policies.heeb import state as heeb_state
+from penstock.policies.heeb.cache import HeebCache
+from penstock.policies.heeb.state import WAITING, HeebState, Hopeless
 from penstock.soundness.basics import FAR, check_same, check_within, sound
 from penstock.soundness.parts import CHECKS, Members, anything, checks
 from penstock.soundness.policies import check_placed

@@ -11,7 +11,7 @@ from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
 from penstock.engine.policy_race import Contest, Follower
 from penstock.engine.triple_join import LinkedBatch
 from penstock.errors import PolicyOptionError
-from penstock.joins.chooser import least_of
+from penstock.joins.follower import least_of
 from penstock.linked.plan.plan import Plan
 from penstock.linked.run.caches import Caches, Findings, LinkedConfig, bytes_of
 from penstock.linked.run.policy_switch import settled

@@ -10,7 +10,7 @@ from penstock.engine.policy_switch import MOST
 from penstock.engine.store import ARRIVAL, ROW, STREAM, TIME
 from penstock.engine.triple_index import EAGER, LAST_USE, USED
 from penstock.engine.triple_switch import LinkedSettlers, settle_linked
-from penstock.joins.settle import OF_THE_STORE
+from penstock.joins.policy_switch import OF_THE_STORE
 from penstock.linked.run.caches import Caches
 from penstock.policies import Policy
 

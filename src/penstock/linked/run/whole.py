@@ -17,8 +17,8 @@ from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.engine.many_join import apportion
 from penstock.engine.triple_lifetime import lives
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
-from penstock.joins.chooser import allowance_of
 from penstock.joins.config import COUNT_SHARE
+from penstock.joins.follower import allowance_of
 from penstock.linked.plan.plan import Plan
 from penstock.linked.plan.show import explain
 from penstock.linked.query import StreamQuery, warn_unbounded

@@ -13,7 +13,7 @@ from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.errors import PenstockError, hint
 from penstock.joins.config import in_tuples
-from penstock.joins.unbiased import unequal_shares, warn_biased
+from penstock.joins.sample_bias import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
 from penstock.spark.runtime import metrics, session
 from penstock.spark.runtime.batch import joined_in_batch

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.late import MOST_LATE
-from penstock.joins.unbiased import CROWDED
+from penstock.joins.sample_bias import CROWDED
 from penstock.spark.runtime.figures import MOST, Figures
 
 REMEMBERED = 1_000  # batches in the history

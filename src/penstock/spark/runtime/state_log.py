@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import PenstockError, SnapshotError
-from penstock.sealed import Seal
+from penstock.snapshots.sealed import Seal
 from penstock.spark.runtime.join_bucket import Batch, Bucket
 from penstock.spark.runtime.join_spec import COMPARED, TYPE_OF
 

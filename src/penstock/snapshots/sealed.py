@@ -1,0 +1,101 @@
+"""States as bytes that are known again: a magic word, a version, a checksum, and a careful way back.
+
+Whatever comes back from a disk or a state store may be cut, damaged, of another version or of somebody else.
+All of that is refused with an error that says which; nothing in the bytes is run.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SnapshotError
+
+_HEADER = struct.Struct("<8sHIQ")  # magic, version, checksum, length
+_SIZE = struct.Struct("<Q")  # of what is compressed
+ARRAYS = {
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+}
+
+
+@dataclass(frozen=True)
+class Seal:
+    """A kind of bytes, and how it is called in errors.
+
+    >>> from penstock.snapshots.sealed import Seal
+    >>> seal = Seal(b"EXAMPLE1", 1, "state")
+    >>> seal.unseal(seal.seal(b"data")), seal.load(seal.dump({"rows": [1, 2]}))
+    (b'data', {'rows': [1, 2]})
+    >>> seal.unseal(b"data")
+    Traceback (most recent call last):
+        ...
+    penstock.errors.SnapshotError: This is no state of Penstock (4 bytes, no header).
+    """
+
+    magic: bytes  # eight of them
+    version: int
+    what: str
+
+    def seal(self, data: bytes) -> bytes:
+        """Data with a header by which it is known again."""
+        return _HEADER.pack(self.magic, self.version, zlib.crc32(data), len(data)) + data
+
+    def unseal(self, data: bytes) -> bytes:
+        """The data, or an error that says what is wrong with it."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise SnapshotError(f"A {self.what} is bytes; {type(data).__name__} was given.")
+        data = bytes(data)
+        if len(data) < _HEADER.size or data[:8] != self.magic:
+            raise SnapshotError(f"This is no {self.what} of Penstock ({len(data)} bytes, no header).")
+        _, version, checksum, length = _HEADER.unpack_from(data)
+        if version != self.version:
+            raise SnapshotError(
+                f"The {self.what} has version {version}; this Penstock reads version {self.version}."
+            )
+        body = data[_HEADER.size :]
+        if len(body) != length or zlib.crc32(body) != checksum:
+            raise SnapshotError(
+                f"The {self.what} is damaged: {len(body)} bytes instead of {length}, or a wrong checksum."
+            )
+        return body
+
+    def dump(self, content: Any) -> bytes:
+        """Plain values and arrays (or whatever `load` is told to accept), compressed and sealed."""
+        body = pickle.dumps(content, protocol=5)
+        return self.seal(_SIZE.pack(len(body)) + pa.compress(body, codec="zstd", asbytes=True))
+
+    def load(self, data: bytes, accept: Callable[[str, str], bool] = lambda module, name: False) -> Any:
+        """The counterpart; classes other than arrays must be accepted by module and name."""
+        body = self.unseal(data)
+        try:
+            (size,) = _SIZE.unpack_from(body)
+            whole = pa.decompress(body[_SIZE.size :], decompressed_size=size, codec="zstd", asbytes=True)
+            return _Careful(whole, self.what, accept).load()
+        except SnapshotError:
+            raise
+        except Exception as error:
+            raise SnapshotError(f"The {self.what} cannot be read: {error}") from error
+
+
+class _Careful(pickle.Unpickler):
+    """Loads plain values, arrays, and what is accepted."""
+
+    def __init__(self, data: bytes, what: str, accept: Callable[[str, str], bool]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.what, self.accept = what, accept
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in ARRAYS or self.accept(module, name):
+            return super().find_class(module, name)
+        raise SnapshotError(f"The {self.what} names {module}.{name}, which has no place in one.")
