@@ -14,7 +14,7 @@ import numpy as np
 from penstock.compiler.driver import driver
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow, prefetch
-from penstock.engine import expiry
+from penstock.engine import arrival_ring
 from penstock.engine.hooks import arrive, enter, leave, lowest, make_room, match_key, score
 from penstock.engine.join_loop import (
     LOG_EVICTED,
@@ -168,12 +168,12 @@ def fetch_next(index, batch, i):
 def expire(policy, store, index, out):
     """Let every tuple go that can match no more."""
     for stream in range(store.clock.shape[0]):
-        slot = expiry.oldest(store, stream)
+        slot = arrival_ring.oldest(store, stream)
         while slot != 0 and lived_out(store, slot):
             store.meta[EXPIRED] += 1
             log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
             remove(policy, store, index, slot)
-            slot = expiry.oldest(store, stream)
+            slot = arrival_ring.oldest(store, stream)
 
 
 @jit
@@ -263,7 +263,7 @@ def let_in(policy, store, index, batch, out, i, count, arrival):
     take_key_row(store, slot, first_key(keys), count)
     for place in range(index.scheme.degree[stream]):
         link(index, slot, place, index.scheme.part[stream, place], keys[place])
-    expiry.append(store, stream, slot)
+    arrival_ring.append(store, stream, slot)
     enter(policy, store, slot)
     return np.int64(slot)
 
@@ -307,7 +307,7 @@ def remove(policy, store, index, slot):
     stream = store.t32[slot, STREAM]
     for place in range(index.scheme.degree[stream]):
         unlink(index, slot, place, index.scheme.part[stream, place])
-    expiry.remove(store, slot)
+    arrival_ring.remove(store, slot)
     free_with_key_row(store, slot)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.compiler.jit import jit
 from penstock.compiler.references import prefetch
-from penstock.engine import expiry
+from penstock.engine import arrival_ring
 from penstock.engine.hooks import arrive, enter, fetch, leave, lost, make_room, match_key, open_key, overdue
 from penstock.engine.join_loop import (
     LOG_EVICTED,
@@ -157,12 +157,12 @@ def turn_back(store, stream):
 def expire(policy, store, out):
     """Take out every tuple that can match no more."""
     for stream in range(store.ends.shape[0]):
-        slot = expiry.oldest(store, stream)
+        slot = arrival_ring.oldest(store, stream)
         while slot != 0 and lived_out(store, slot):
             store.meta[EXPIRED] += 1
             log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
             remove(policy, store, slot)
-            slot = expiry.oldest(store, stream)
+            slot = arrival_ring.oldest(store, stream)
 
 
 @jit
@@ -194,7 +194,7 @@ def let_in(policy, store, batch, out, i, time, entry, arrival):
         evict(policy, store, out, slot)
     slot = take_tuple(store, stream, stream, batch.row[i], time, size, arrival)
     link(store, slot, entry)
-    expiry.append(store, stream, slot)
+    arrival_ring.append(store, stream, slot)
     enter(policy, store, slot)
     return np.int64(slot)
 
@@ -204,7 +204,7 @@ def remove(policy, store, slot):
     """Take a tuple out of the store."""
     leave(policy, store, slot)
     unlink(store, slot)
-    expiry.remove(store, slot)
+    arrival_ring.remove(store, slot)
     free_tuple(store, slot)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.compiler.driver import driver
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
-from penstock.engine import expiry
+from penstock.engine import arrival_ring
 from penstock.engine.hooks import before_tick, enter, match_key, match_one
 from penstock.engine.pair_join import pin, unpin
 from penstock.engine.score_queue import file_newcomer
@@ -98,7 +98,7 @@ def _settle(policy, store, settlers, i, ticks):
     store.meta[NUMBER] = arrival
     slot = take_tuple(store, stream, stream, settlers.row[i], settlers.time[i], settlers.size[i], arrival)
     link(store, slot, entry)
-    expiry.append(store, stream, slot)
+    arrival_ring.append(store, stream, slot)
     enter(policy, store, slot)
     unpin(store)
 

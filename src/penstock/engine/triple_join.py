@@ -16,7 +16,7 @@ import numpy as np
 from penstock.compiler.driver import driver
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow, prefetch
-from penstock.engine import expiry
+from penstock.engine import arrival_ring
 from penstock.engine.conditions import Columns, Conditions
 from penstock.engine.hooks import changed, enter, leave, match_key
 from penstock.engine.join_loop import LOG_EVICTED, LOG_EXPIRED, LOGGED, PAIRS, log
@@ -296,7 +296,7 @@ def let_in(
             index.members[slot, i] = rows[i]
     for place in range(scheme.degree[cache]):
         link(index, scheme, columns, rows, slot, place, leaf, row)
-    expiry.append(store, stream, slot)
+    arrival_ring.append(store, stream, slot)
     enter(policy, store, slot)
     if life < np.inf:
         file_newcomer(expiry.queue, store, 0, slot, life)
@@ -309,7 +309,7 @@ def remove(policy, store, index, scheme, slot):
     leave(policy, store, slot)
     for place in range(scheme.degree[index.cache[slot]]):
         unlink(index, slot, place)
-    expiry.remove(store, slot)
+    arrival_ring.remove(store, slot)
     free_with_key_row(store, slot)
 
 

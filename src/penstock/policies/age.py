@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.compiler.jit import jit
-from penstock.engine import expiry
+from penstock.engine import arrival_ring
 from penstock.engine.hooks import (
     arrive,
     enter,
@@ -238,7 +238,7 @@ def _overdue(policy, store, stream):
         slot, _ = front(policy, policy.queue, store, stream)
         allowed = policy.own[stream, store.t64[slot, ROW]]
     else:
-        slot = expiry.oldest(store, stream)
+        slot = arrival_ring.oldest(store, stream)
         allowed = policy.k[stream]
     if slot != 0 and store.clock[stream] - store.time[slot, TIME] > allowed:
         return slot
@@ -249,4 +249,4 @@ def _overdue(policy, store, stream):
 def _make_room(policy, store, pool, stream, entry):
     if _staggered(policy, stream):
         return 0
-    return expiry.oldest(store, stream)
+    return arrival_ring.oldest(store, stream)

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from penstock.engine import expiry
+from penstock.engine import arrival_ring
 from penstock.engine.cache_loop import append, entered, gone, oldest, take_out, worst
 from penstock.engine.hooks import lowest, newcomer
 from penstock.engine.store import ARRIVAL, ARRIVALS
@@ -65,8 +65,8 @@ def _lowest(policy, store, pool):
     best, arrival = 0, np.int64(0)
     for stream in range(store.pool_of.shape[0]):
         if store.pool_of[stream] == pool:
-            slot = expiry.oldest(store, stream)
-            expiry.prepare(store, stream)
+            slot = arrival_ring.oldest(store, stream)
+            arrival_ring.prepare(store, stream)
             if slot != 0 and (best == 0 or store.t64[slot, ARRIVAL] < arrival):
                 best, arrival = slot, store.t64[slot, ARRIVAL]
     return best, np.float64(arrival)
