@@ -72,7 +72,7 @@ def test_changes_do_not_depend_on_batches_nor_on_snapshots(seed: int, cuts: list
 @pytest.mark.parametrize("policy", ["lru", "lfu", "prob", "gdj", "clock", "clock-exp", "fifo", "rand"])
 def test_a_change_keeps_the_entries_in_their_slots(policy: str) -> None:
     cache = Cache(f"auto:candidates=fifo/{policy}", 20)
-    assert cache.chooser is not None
+    assert cache.follower is not None
     cache.request(popular(300, 60))
     before = cache.slots(sorted(cache.keys)).tolist()
     cache._follow(ps.policies.get(policy))
@@ -103,8 +103,8 @@ def test_after_a_change_entries_have_the_scores_of_the_new_policy() -> None:
 def test_the_small_caches_keep_to_their_share() -> None:
     for entries in (10, 1_000, 200_000):
         cache = Cache("auto", entries)
-        assert cache.chooser is not None
-        small = sum(each.table_bytes for each in cache.chooser.small)
+        assert cache.follower is not None
+        small = sum(each.table_bytes for each in cache.follower.small)
         assert small <= max(0.05 * cache.table_bytes, 64 << 10)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.match_predictor import attend_batch, check_scholar, new_scholar, rate
+from penstock.engine.match_predictor import attend_batch, check_predictor, new_predictor, rate
 from penstock.structures import key_history
 from penstock.structures.key_heap import check_ranking, new_ranking, rank, unrank
 from penstock.structures.key_history import EVER, FADING, KEY, LAST, RATIO, SCALES, WAYS
@@ -110,15 +110,15 @@ def test_the_fit_is_that_of_weighted_least_squares() -> None:
     assert fit.weight[0] == pytest.approx(prior)
 
 
-def test_a_scholar_learns_the_rates_of_independent_keys() -> None:
+def test_a_predictor_learns_the_rates_of_independent_keys() -> None:
     """Keys of which the first comes half the time: what is foretold is near what is so."""
     random = np.random.default_rng(0)
     n = 20_000
     stream, key = random.integers(0, 2, n).astype(np.int8), random.choice(4, n, p=[0.5, 0.25, 0.2, 0.05])
-    scholar = new_scholar(100, 0.3, 4_000, np.dtype(np.int64), (500, 500), 0)
-    attend_batch(scholar, stream, key, np.arange(n), 0, n)
-    check_scholar(scholar)
+    predictor = new_predictor(100, 0.3, 4_000, np.dtype(np.int64), (500, 500), 0)
+    attend_batch(predictor, stream, key, np.arange(n), 0, n)
+    check_predictor(predictor)
     for code, share in enumerate([0.5, 0.25, 0.2, 0.05]):
-        row = key_history.find_row(scholar.history, code)
+        row = key_history.find_row(predictor.history, code)
         for side in (0, 1):
-            assert rate(scholar, row, side) == pytest.approx(share / 2, rel=0.5)
+            assert rate(predictor, row, side) == pytest.approx(share / 2, rel=0.5)

@@ -16,7 +16,7 @@ from penstock.caching import Cache
 from penstock.engine import policy_race
 from penstock.engine.key_sample import sampled
 from penstock.errors import PenstockError, PolicyOptionError
-from penstock.joins.policy_switch import settle, settlers_of
+from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.joins.stream import StreamState
 from penstock.reproduction.generated import crowds
 from penstock.workloads import viewers_and_guide, zipf_pair
@@ -50,7 +50,7 @@ def test_it_follows_the_leader() -> None:
 def test_a_change_that_costs_results_is_taken_back() -> None:
     """The sample says that the second candidate is better; what the real one finds says otherwise."""
     epoch = 512
-    game, total, followed = policy_race.Contest(2, size=epoch, margin=0.01, halvings=2), 0, []
+    game, total, followed = policy_race.PolicyRace(2, size=epoch, margin=0.01, halvings=2), 0, []
     for _ in range(200):
         for candidate, found in enumerate((50, 60)):
             game.add(candidate, np.arange(1_000), np.full(1_000, found))
@@ -148,19 +148,19 @@ def test_a_change_is_as_if_it_had_always_been_so(policy: str) -> None:
     budget = ps.Tuples(30)
     always = ps.WindowJoin(within=25, budget=budget, policy=policy).start()
     other = ps.WindowJoin(within=25, budget=budget, policy=f"auto:candidates=fifo/{policy}").start()
-    assert other.chooser is not None
+    assert other.follower is not None
     at = 20
     for state in (always, other):
         state.process(*arrivals.cut(0, at))
         assert state.totals()["evicted"] == 0
-    before = sorted(settlers_of(other.store).row.tolist())
+    before = sorted(carried_tuples(other.store).row.tolist())
     new = ps.policies.get(policy)
-    other.chooser.change(new)
-    other.store, other.policy = settle(
-        other.config, new, settlers_of(other.store), other.store, other.chooser.scholar
+    other.follower.change(new)
+    other.store, other.policy = switch_policy(
+        other.config, new, carried_tuples(other.store), other.store, other.follower.predictor
     )
     other.check()
-    assert sorted(settlers_of(other.store).row.tolist()) == before
+    assert sorted(carried_tuples(other.store).row.tolist()) == before
     assert other.totals() == always.totals()
     rest = Feed(*arrivals.cut(at, 200))
     assert trajectory(other, rest, [])[:2] == trajectory(always, rest, [])[:2]
@@ -169,9 +169,9 @@ def test_a_change_is_as_if_it_had_always_been_so(policy: str) -> None:
 def test_the_small_joins_keep_to_their_share() -> None:
     for budget in (ps.Tuples(2_000), ps.Tuples(100_000), ps.Bytes("2 MiB"), ps.Bytes("64 KiB")):
         state = started("auto", budget)
-        assert state.chooser is not None
+        assert state.follower is not None
         memory = budget.n if isinstance(budget, ps.Bytes) else state.table_bytes
-        assert state.chooser.bytes <= max(0.05 * memory, 64 << 10)
+        assert state.follower.bytes <= max(0.05 * memory, 64 << 10)
         if isinstance(budget, ps.Bytes):
             assert state.peak_bytes <= budget.n
     assert ps.WindowJoin(40, ps.Bytes("64 KiB"), policy="auto").start().choice is not None
@@ -181,13 +181,13 @@ def test_there_is_a_sample_for_every_size_of_buffer() -> None:
     """As small as the 16 tuples that suffice, which nearly fill the 64 KiB that there are at least."""
     for n in (16, 24, 30, 40, 60, 98, 229, 500, 916, 2_292, 5_000):
         state = started("auto", ps.Tuples(n))
-        assert state.chooser is not None
-        for small in state.chooser.small:
+        assert state.follower is not None
+        for small in state.follower.small:
             assert sum(small.config.capacities) >= 16
-        assert len(state.chooser.small) == 6
-        assert state.chooser.bytes <= max(0.05 * state.table_bytes, 64 << 10)
+        assert len(state.follower.small) == 6
+        assert state.follower.bytes <= max(0.05 * state.table_bytes, 64 << 10)
     keys = np.arange(100_000)
-    groups = [policy_race.Contest(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
+    groups = [policy_race.PolicyRace(1, 512, 0.01, halvings) for halvings in (2, 2.5)]
     for asked in groups:
         mine = keys[sampled(keys, asked.halvings or 0)]
         asked.add(0, mine, np.ones(len(mine)))
@@ -197,8 +197,8 @@ def test_there_is_a_sample_for_every_size_of_buffer() -> None:
 def test_the_small_join_of_learned_has_the_weights_of_all_keys() -> None:
     """Of which a sample has too few examples to find them by itself."""
     state = ps.WindowJoin(2_000, ps.Tuples(600), policy="auto:candidates=lru/learned").start()
-    assert state.chooser is not None
-    real, small = state.chooser.scholar, state.chooser.small[1].policy.scholar
+    assert state.follower is not None
+    real, small = state.follower.predictor, state.follower.small[1].policy.predictor
     keys = np.random.default_rng(0).zipf(1.3, 24_000) % 500
     n = np.arange(24_000)
     state.process(n % 2, keys, n, n)
@@ -211,7 +211,7 @@ def test_a_lead_in_a_few_results_is_chance() -> None:
     """However sure epochs and groups of keys are of it."""
     key = np.arange(16)
     for each, follows in ((0.1, None), (10.0, 1)):
-        asked = policy_race.Contest(2, size=512, margin=0.01, halvings=3)
+        asked = policy_race.PolicyRace(2, size=512, margin=0.01, halvings=3)
         for _ in range(40):
             asked.add(0, key, np.full(16, 0.8 * each))
             asked.add(1, key, np.full(16, each))

@@ -137,10 +137,10 @@ def test_a_contest_pauses_and_still_notices_another_regime() -> None:
     n = 40_000
     table, state = regimes(n), started("auto:candidates=lru/prob", budget=ps.Tuples(60))
     state.process({"w": table.iloc[:n]}, collect=False)
-    chooser = _inside(state).chooser
-    assert chooser is not None
+    follower = _inside(state).follower
+    assert follower is not None
     assert (state.choice.policy, state.choice.switches) == ("prob", 1)
-    seen = [int(caches.store.meta[STEPS]) for caches in chooser.small]
+    seen = [int(caches.store.meta[STEPS]) for caches in follower.small]
     assert max(seen) < 0.5 * n
     state.process({"w": table.iloc[n:]}, collect=False)
     assert state.choice.policy == "lru"
@@ -163,11 +163,11 @@ def test_a_change_is_as_if_it_had_always_been_so(text: str, policy: str) -> None
         assert state.totals["evicted"] == 0
         assert state.totals["buffered"] > 3
     inside = _inside(other)
-    assert inside.chooser is not None
+    assert inside.follower is not None
     before = inside.caches.rows().tolist()
     new = ps.policies.get(policy)
     inside.compact()
-    inside.chooser.change(new)
+    inside.follower.change(new)
     inside.caches = settled(inside.caches, new, _columns(inside))
     other.check()
     assert len(inside.caches.rows()) == len(before)
@@ -195,9 +195,9 @@ def test_the_small_caches_keep_to_their_share() -> None:
         state = started("auto", budget=budget)
         state.process({"w": table})
         inside = _inside(state)
-        assert inside.chooser is not None
+        assert inside.follower is not None
         memory = budget.n if isinstance(budget, ps.Bytes) else inside.caches.bytes
-        assert inside.chooser.bytes <= max(0.05 * memory, 64 << 10)
+        assert inside.follower.bytes <= max(0.05 * memory, 64 << 10)
         if isinstance(budget, ps.Bytes):
             held = state.totals["peak_tuples"] * 160
             assert inside.table_bytes + inside.count_bytes + held <= 1.05 * budget.n

@@ -69,8 +69,8 @@ def altered(data: bytes, seal: Any, rng: np.random.Generator) -> bytes:
 def inner(content: Any) -> list[bytes]:
     """The snapshots of the small joins of a policy that chooses."""
     extra = content[3] if isinstance(content, tuple) else {}
-    chooser = extra.get("chooser") if isinstance(extra, dict) else None
-    return chooser["small"] if chooser else []
+    follower = extra.get("follower") if isinstance(extra, dict) else None
+    return follower["small"] if follower else []
 
 
 def main(name: str, first: str, last: str) -> None:

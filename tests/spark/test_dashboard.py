@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import PipelineMonitor, bounded_join
-from penstock.spark.monitor.totals import Tally
+from penstock.spark.monitor.totals import RunningTotals
 from penstock.spark.runtime.join_bucket import Bucket
 from tests.dashboard.browser import Browser
 from tests.spark.conftest import write_files
@@ -69,10 +69,10 @@ def test_a_bucket_tells_its_budget(budget: Any, share: tuple[int, int]) -> None:
         pass
     assert (bucket.figures.budget_rows, bucket.figures.budget_bytes) == share
     row = {"bucket": 0, **bucket.figures.flat()}
-    tally = Tally()
+    totals = RunningTotals()
     for _ in range(2):
-        tally.add(row | {"buckets": [row]}, batch=0)
-    assert (tally.history[-1]["budget_rows"], tally.totals()["budget_bytes"]) == share
+        totals.add(row | {"buckets": [row]}, batch=0)
+    assert (totals.history[-1]["budget_rows"], totals.totals()["budget_bytes"]) == share
 
 
 def test_a_record_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:

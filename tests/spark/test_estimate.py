@@ -20,7 +20,7 @@ from penstock.errors import BiasedSampleWarning
 from penstock.spark import bounded_join
 from penstock.spark.monitor.pipeline import PipelineMonitor
 from penstock.spark.monitor.prometheus import Exporter
-from penstock.spark.monitor.totals import Tally
+from penstock.spark.monitor.totals import RunningTotals
 from tests.spark.conftest import write_files
 from tests.spark.support import START
 
@@ -145,8 +145,8 @@ def test_rates_are_cut_like_the_budget(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_biased_sample_is_told_by_the_driver() -> None:
-    tally = Tally()
-    tally.add({"crowded": 3, "buckets": []}, batch=0)
-    advice = tally.advice()
+    totals = RunningTotals()
+    totals.add({"crowded": 3, "buckets": []}, batch=0)
+    advice = totals.advice()
     assert advice is not None
     assert "constant rate" in advice

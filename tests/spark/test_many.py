@@ -19,13 +19,13 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import PipelineMonitor, bounded_join_many
 from penstock.spark.monitor.prometheus import Exporter
-from penstock.spark.monitor.totals import Tally
+from penstock.spark.monitor.totals import RunningTotals
 from penstock.spark.runtime.join_bucket import Batch
 from penstock.spark.runtime.join_spec import Side
 from penstock.spark.runtime.many_bucket import ManyBucket
 from penstock.spark.runtime.many_spec import ManySpec
 from penstock.spark.runtime.packer import CHECK, KEY, TIME, to_blob
-from penstock.spark.runtime.state_log import Ledger
+from penstock.spark.runtime.state_log import StateLog
 from penstock.window import window_of
 from tests.spark.conftest import write_files
 from tests.spark.support import figures, rows_of
@@ -251,7 +251,7 @@ def test_a_restarted_query_goes_on_exactly(
     ]:
         with pytest.raises(StreamingQueryException, match=reason):
             collected(query(**change), "restarted")
-    Ledger.remembered.clear()
+    StateLog.remembered.clear()
     after, later = collected(query(), "restarted")
     whole, _ = collected(query(), "whole")
     assert rows_of(pd.concat([before, after])) == rows_of(whole)
@@ -367,25 +367,25 @@ def told(tables: Iterator[pa.Table]) -> list[Any]:
 
 @pytest.mark.parametrize("joins", [((0, 1, 2),), ((0, 1), (1, 2, 0))], ids=["one join", "two"])
 def test_a_bucket_goes_on_from_snapshot_and_log(joins: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ledger, "remembered", {})
+    monkeypatch.setattr(StateLog, "remembered", {})
     spec = spec_of(joins=joins)
-    ledger, plain = Ledger(Handle(), ManyBucket), ManyBucket(spec)
+    state_log, plain = StateLog(Handle(), ManyBucket), ManyBucket(spec)
     for number in range(8):
         if number % 2:
-            Ledger.remembered.clear()  # as another worker would, it reads the snapshot and replays the log
+            StateLog.remembered.clear()  # as another worker would, it reads the snapshot and replays the log
         batch = packed(spec, number)
-        opened = ledger.open(spec)
+        opened = state_log.open(spec)
         assert isinstance(opened.bucket, ManyBucket)
         assert (opened.read > 0) == bool(number % 2)
         got = told(opened.bucket.process(batch)[0])
         assert got == told(plain.process(batch)[0])
         assert opened.bucket.figures == plain.figures
         opened.bucket.state.check()
-        ledger.commit(opened, batch)
+        state_log.commit(opened, batch)
     assert plain.whole.results > 100
     assert sum(plain.whole.evicted.values()) > 0
     with pytest.raises(PenstockError, match="the joins cannot change"):
-        ledger.open(spec_of(joins=((0, 1, 2), (0, 1))))
+        state_log.open(spec_of(joins=((0, 1, 2), (0, 1))))
 
 
 def test_a_bucket_adapts_to_another_budget_and_policy() -> None:
@@ -427,16 +427,16 @@ def test_state_of_two_streams_is_refused_for_many() -> None:
 
 
 def test_figures_of_many_streams_add_up() -> None:
-    tally = Tally()
+    totals = RunningTotals()
     row = {"bucket": 0, "results": 3, "missed": None, "evicted_a": 2, "evicted_b": 1, "evicted_c d": 0}
     for batch in range(2):
-        tally.add(row | {"buckets": [row]}, batch=batch)
-    totals = tally.totals()
+        totals.add(row | {"buckets": [row]}, batch=batch)
+    totals = totals.totals()
     assert (totals["results"], totals["recall"], totals["evicted_a"], totals["evicted_c d"]) == (
         6,
         None,
         4,
         0,
     )
-    assert tally.streams == ("a", "b", "c d")
+    assert totals.streams == ("a", "b", "c d")
     assert totals["evicted_per_bucket"] == {0: 6}

@@ -24,7 +24,7 @@ from penstock.spark.runtime.join_bucket import Batch
 from penstock.spark.runtime.packer import REGISTER, from_blob, to_blob
 from penstock.spark.runtime.pattern_bucket import Matcher
 from penstock.spark.runtime.pattern_stream import MatchSpec
-from penstock.spark.runtime.state_log import Ledger
+from penstock.spark.runtime.state_log import StateLog
 from tests.spark.conftest import write_files
 from tests.spark.support import begun, committed, python_workers
 from tests.spark.test_kill import run_with_kills
@@ -52,39 +52,39 @@ def told(tables: list[pa.Table]) -> Counter[Any]:
 def test_a_bucket_goes_on_from_snapshot_and_log(
     strategy: str, keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Ledger, "remembered", {})
+    monkeypatch.setattr(StateLog, "remembered", {})
     spec = replace(SPEC, strategy=strategy, keys=keys)
-    ledger, plain, written, replayed, found = Ledger(Handle(), Matcher), Matcher(spec), [], 0, 0
+    state_log, plain, written, replayed, found = StateLog(Handle(), Matcher), Matcher(spec), [], 0, 0
     for number, batch in enumerate(batches(600, 50)):
         if number % 3 == 2:
-            Ledger.remembered.clear()  # as another worker would, it reads the snapshot and replays the log
-        opened = ledger.open(spec)
+            StateLog.remembered.clear()  # as another worker would, it reads the snapshot and replays the log
+        opened = state_log.open(spec)
         assert (opened.read > 0) == (number % 3 == 2)
         replayed += opened.replayed
         got = told(opened.bucket.process(batch))
         assert got == told(plain.process(batch))
         assert opened.bucket.figures == plain.figures
         found += got.total()
-        written.append(ledger.commit(opened, batch))
+        written.append(state_log.commit(opened, batch))
     assert found > 20
     assert replayed > 5
     with pytest.raises(PenstockError, match="the pattern cannot change"):
-        ledger.open(replace(spec, pattern=ps.Pattern.parse(TEXT)))
+        state_log.open(replace(spec, pattern=ps.Pattern.parse(TEXT)))
     with pytest.raises(PenstockError, match="the number of buckets cannot change"):
-        ledger.open(replace(spec, buckets=7))
+        state_log.open(replace(spec, buckets=7))
     changed = {"lateness": 3e6} | ({"budget": 5_000} if strategy == "semantic" else {"max_events": 5_000})
-    assert ledger.open(replace(spec, **changed)).bucket.spec == replace(spec, **changed)
+    assert state_log.open(replace(spec, **changed)).bucket.spec == replace(spec, **changed)
 
 
 def test_what_a_batch_writes_follows_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what windows hold: here all events, since the window is a day."""
-    monkeypatch.setattr(Ledger, "remembered", {})
+    monkeypatch.setattr(StateLog, "remembered", {})
     wide = ps.Pattern.parse("PATTERN SEQ(A a, B b, a.n = b.n) WITHIN 1 day")
-    spec, ledger, sizes, held = replace(SPEC, pattern=wide), Ledger(Handle(), Matcher), [], []
+    spec, state_log, sizes, held = replace(SPEC, pattern=wide), StateLog(Handle(), Matcher), [], []
     for batch in [*batches(40_000, 40_000), *late_batches()]:
-        opened = ledger.open(spec)
+        opened = state_log.open(spec)
         opened.bucket.process(batch)
-        sizes.append(ledger.commit(opened, batch))
+        sizes.append(state_log.commit(opened, batch))
         held.append(opened.bucket.figures.held)
     assert held[-1] > 19_000
     assert max(sizes[1:]) < sizes[0] / 10
@@ -161,7 +161,7 @@ def test_killed_twenty_times(spark: Any, tmp_path: Path) -> None:
 
 def test_packed_events_go_through_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark does between packing and the operator is a shuffle: here it is done by hand."""
-    monkeypatch.setattr(Ledger, "remembered", {})
+    monkeypatch.setattr(StateLog, "remembered", {})
     frame, tags = events(400, seed=5), labels(2)
     expected = pairs(ps.Pattern.parse(TEXT).run(frame).matches.to_pandas())
     spec = replace(SPEC, pattern=ps.Pattern.parse(TEXT), lateness=0.0, buckets=2)
@@ -176,14 +176,14 @@ def test_packed_events_go_through_the_operator(monkeypatch: pytest.MonkeyPatch) 
         rows = pd.concat([batch.to_pandas() for batch in pack(iter(part.to_batches()))])
         assert set(rows["label"]) == {REGISTER, *tags}
         for tag, mine in rows.groupby("label"):
-            for parcel in processors[tag].handleInputRows((tag,), iter([mine]), None):
-                if parcel["rows"][0] is not None:
-                    total += pairs(from_blob(parcel["rows"][0]).to_pandas())
+            for output_blob in processors[tag].handleInputRows((tag,), iter([mine]), None):
+                if output_blob["rows"][0] is not None:
+                    total += pairs(from_blob(output_blob["rows"][0]).to_pandas())
                 else:
-                    told_events += json.loads(parcel["figures"][0])["events"]
+                    told_events += json.loads(output_blob["figures"][0])["events"]
     assert told_events == 400
     assert total == expected
     other = MatchProcessor(replace(spec, buckets=3))
-    other.ledger = processors[REGISTER].ledger
+    other.state_log = processors[REGISTER].state_log
     with pytest.raises(PenstockError, match="the number of buckets cannot change"):
         list(other.handleInputRows((REGISTER,), iter(()), None))

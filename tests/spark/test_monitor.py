@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 from penstock.queues import QueueClient, QueueServer
 from penstock.spark import bounded_join, lookup_join, register_queue_source
 from penstock.spark.monitor.pipeline import PipelineMonitor
-from penstock.spark.monitor.totals import Tally
+from penstock.spark.monitor.totals import RunningTotals
 from tests.spark.conftest import write_files
 from tests.spark.support import pieces, until
 
@@ -190,11 +190,11 @@ def told(*buckets: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_bucket_that_says_nothing_keeps_what_it_had() -> None:
-    tally = Tally()
-    tally.add(told({"bucket": 0, "buffered_left": 5}, {"bucket": 1, "buffered_left": 7, "peak_bytes": 10}))
-    tally.add(told({"bucket": 0, "buffered_left": 1, "peak_bytes": 2}))
-    tally.add({"results": None, "buckets": []})
-    totals = tally.totals()
+    totals = RunningTotals()
+    totals.add(told({"bucket": 0, "buffered_left": 5}, {"bucket": 1, "buffered_left": 7, "peak_bytes": 10}))
+    totals.add(told({"bucket": 0, "buffered_left": 1, "peak_bytes": 2}))
+    totals.add({"results": None, "buckets": []})
+    totals = totals.totals()
     assert totals["buffered_left"] == 8
     assert totals["peak_bytes"] == 12
     assert totals["batches"] == 3
@@ -202,11 +202,11 @@ def test_a_bucket_that_says_nothing_keeps_what_it_had() -> None:
 
 
 def test_a_hot_bucket_is_worth_a_word() -> None:
-    tally = Tally()
-    tally.add(told(*[{"bucket": i, "evicted_left": 10} for i in range(8)]))
-    assert tally.advice() is None
-    tally.add(told({"bucket": 3, "evicted_left": 100, "evicted_right": 20}))
-    advice = tally.advice()
+    totals = RunningTotals()
+    totals.add(told(*[{"bucket": i, "evicted_left": 10} for i in range(8)]))
+    assert totals.advice() is None
+    totals.add(told({"bucket": 3, "evicted_left": 100, "evicted_right": 20}))
+    advice = totals.advice()
     assert advice is not None
     assert advice.startswith("Bucket 3 has 65 % of all evictions, 5.2 times its share.")
     for word in ("memory", "buckets", "salt"):

@@ -149,7 +149,7 @@ def rows_of(tables: list[pa.Table]) -> Counter[Any]:
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(("policy", "tuples"), [("lru", 1_000), ("auto:candidates=fifo/prob/lru", 4)])
 def test_a_bucket_goes_on_from_a_snapshot_and_a_log(policy: str, tuples: int) -> None:
-    """What the ledger does when a worker is lost: the snapshot is read, and later batches are replayed."""
+    """What the state_log does when a worker is lost: the snapshot is read, and later batches are replayed."""
     spec = replace(SPEC, policy=policy, budget=ps.Tuples(tuples))
     parts = [packed(readings(600, seed=9).iloc[i : i + 100]) for i in range(0, 600, 100)]
     whole = Querier(spec)

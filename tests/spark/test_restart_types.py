@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from penstock.errors import PenstockError
 from penstock.spark import bounded_join, match_pattern
-from penstock.spark.runtime.payload_table import Arena
+from penstock.spark.runtime.payload_table import PayloadTable
 from penstock.spark.runtime.state_log import refuse_changes
 from tests.spark.conftest import write_files
 
@@ -117,20 +117,20 @@ def test_a_pattern_refuses_other_types(begun: Any, tmp_path: Path) -> None:
 def test_states_of_an_older_version_which_noted_no_types(tmp_path: Path) -> None:
     """What does not fit is refused all the same, when the rows meet."""
     refuse_changes({"the window": "1"}, {"the window": "1", "the type of 'n' of the left stream": "string"})
-    arena = Arena()
-    arena.append(pa.table({"n": pa.array([1], pa.int32())}))
-    arena.append(pa.table({"n": pa.array([1 << 40], pa.int64())}))
-    assert arena.take([0, 1])["n"].to_pylist() == [1, 1 << 40]
+    payload_table = PayloadTable()
+    payload_table.append(pa.table({"n": pa.array([1], pa.int32())}))
+    payload_table.append(pa.table({"n": pa.array([1 << 40], pa.int64())}))
+    assert payload_table.take([0, 1])["n"].to_pylist() == [1, 1 << 40]
     with pytest.raises(PenstockError, match="one was int64 and is now string"):
-        arena.append(pa.table({"n": ["x"]}))
+        payload_table.append(pa.table({"n": ["x"]}))
     with pytest.raises(PenstockError, match="columns of a query cannot change"):
-        arena.append(pa.table({"m": [1]}))
+        payload_table.append(pa.table({"m": [1]}))
 
 
 def test_a_session_in_another_time_zone_goes_on() -> None:
-    arena = Arena()
+    payload_table = PayloadTable()
     for zone in ("America/New_York", "UTC"):
-        arena.append(pa.table({"at": pa.array([0], pa.timestamp("us", zone))}))
-    assert arena.take([0, 1])["at"].cast(pa.int64()).to_pylist() == [0, 0]
+        payload_table.append(pa.table({"at": pa.array([0], pa.timestamp("us", zone))}))
+    assert payload_table.take([0, 1])["at"].cast(pa.int64()).to_pylist() == [0, 0]
     with pytest.raises(PenstockError, match="types of columns cannot change"):
-        arena.append(pa.table({"at": pa.array([0], pa.timestamp("us"))}))
+        payload_table.append(pa.table({"at": pa.array([0], pa.timestamp("us"))}))

@@ -16,7 +16,7 @@ import pytest
 import penstock as ps
 from penstock.errors import SnapshotError
 from penstock.spark import bounded_join
-from penstock.spark.runtime import state_log as ledger
+from penstock.spark.runtime import state_log as state_log
 from penstock.spark.runtime.join_bucket import Batch, Bucket
 from penstock.spark.runtime.state_log import SEAL
 from tests.spark.conftest import write_files
@@ -167,9 +167,9 @@ class Handle:
 def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers live on from query to query; the state of one that has ended must not."""
     now = [0.0]
-    monkeypatch.setattr(ledger.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(ledger.Ledger, "remembered", {})
-    ended, going = ledger.Ledger(Handle()), ledger.Ledger(Handle())
+    monkeypatch.setattr(state_log.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    ended, going = state_log.StateLog(Handle()), state_log.StateLog(Handle())
     for number, (each, after) in enumerate([(ended, 0), (going, 1), (going, 30), (going, 30), (going, 30)]):
         now[0] += after
         opened = each.open(SPEC)
@@ -220,11 +220,11 @@ def test_a_restart_on_foreign_state_is_refused(
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
             yield from super().handleInputRows(key, rows, timerValues)
-            self.ledger.remembered.clear()
+            self.state_log.remembered.clear()
             if place == "head":
-                self.ledger.head.update((b"PAR1 this is something else",))
+                self.state_log.head.update((b"PAR1 this is something else",))
             else:
-                self.ledger.snapshot.clear()
+                self.state_log.snapshot.clear()
 
     left, right = (
         write_files(tmp_path / name, pieces(seed, 1, 50, name)) for seed, name in enumerate(("l", "r"))

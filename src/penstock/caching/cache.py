@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.budget import Tuples, budget_of
-from penstock.caching.follower import CacheChooser
+from penstock.caching.follower import CacheFollower
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room
 from penstock.engine.cache_loop import (
@@ -28,7 +28,7 @@ from penstock.engine.cache_loop import (
     forget,
     live_slots,
     new_cache,
-    settle,
+    restore_uses,
 )
 from penstock.engine.policy_race import Choice
 from penstock.errors import (
@@ -95,9 +95,9 @@ class Cache:
                 f"{self.policy.name} does not weigh costs{hint(self.policy.name, weighing_names())}"
             )
         self._setting = CacheSetting(self.capacity, trace, count_bytes, costs, number)
-        self.chooser: CacheChooser | None = None
+        self.follower: CacheFollower | None = None
         if self.policy.chooses:
-            self.chooser = CacheChooser(self.policy, self.capacity, limit, int(seed), choosing_bytes)
+            self.follower = CacheFollower(self.policy, self.capacity, limit, int(seed), choosing_bytes)
         self._state = self.running.build_cache(self._setting)
         self._trace = len(trace) if self.policy.needs_future and trace is not None else None
         self._cache = new_cache(self.capacity, int(seed))
@@ -109,7 +109,7 @@ class Cache:
     @property
     def running(self) -> Policy:
         """The policy that decides now: the one given, or that which it follows."""
-        return self.policy if self.chooser is None else self.chooser.policy
+        return self.policy if self.follower is None else self.follower.policy
 
     @property
     def choice(self) -> Choice | None:
@@ -119,7 +119,7 @@ class Cache:
         >>> Cache("auto", budget=2).choice.policy
         'lru'
         """
-        return None if self.chooser is None else self.chooser.choice()
+        return None if self.follower is None else self.follower.choice()
 
     def request(self, keys: Any, sizes: Any = None, costs: Any = None, values: Any = None) -> Answers:
         """Answer a batch of requests in their order.
@@ -170,8 +170,8 @@ class Cache:
                 self._answer(keys[few], weights[few], Answers(*(array[few] for array in out)))
                 self._pace.took(few.stop - done, clock.perf_counter() - before)
                 done = few.stop
-            if self.chooser is not None:
-                leader = self.chooser.attend(keys[part], weights[part], *(array[part] for array in out))
+            if self.follower is not None:
+                leader = self.follower.attend(keys[part], weights[part], *(array[part] for array in out))
                 if leader is not None:
                     self._follow(leader)
             self.seconds += clock.perf_counter() - began
@@ -181,17 +181,17 @@ class Cache:
     @property
     def _chunk(self) -> int:
         """How many requests are answered together."""
-        return CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
+        return CHUNK if self.follower is None else min(CHUNK, self.follower.race.left)
 
     def _follow(self, policy: Policy) -> None:
         """Change to another policy: the entries stay where they are."""
-        assert self.chooser is not None
-        self.chooser.change(policy)
-        held, uses = self.held, self.chooser.uses
+        assert self.follower is not None
+        self.follower.change(policy)
+        held, uses = self.held, self.follower.uses
         held = held[np.argsort(self._cache.e64[held, USED], kind="stable")]
         told = int(np.minimum(uses[held], MOST_USES).sum())
         self._state = policy.reserve(policy.build_cache(self._setting), told)
-        settle(self._state, self._cache, held, uses, MOST_USES)
+        restore_uses(self._state, self._cache, held, uses, MOST_USES)
 
     def _numbers(self, keys: np.ndarray, values: Any) -> np.ndarray:
         """What the keys stand for."""
@@ -216,10 +216,10 @@ class Cache:
         none = np.empty(0, np.int64)
         answers = Answers(np.zeros(0, np.uint8), np.zeros(0, np.int32))
         self._answer(none, none, answers)
-        if self.chooser is not None:
-            for each in self.chooser.small:
+        if self.follower is not None:
+            for each in self.follower.small:
                 each.warm()
-                settle(each._state, each._cache, none, self.chooser.uses, 0)
+                restore_uses(each._state, each._cache, none, self.follower.uses, 0)
         return self
 
     def slots(self, keys: Any) -> np.ndarray:
@@ -246,17 +246,17 @@ class Cache:
     @property
     def parts(self) -> tuple[Any, ...]:
         """What makes up the state, to be stored."""
-        if self.chooser is None:
+        if self.follower is None:
             return self._cache, self._state, self._room
-        return self._cache, (self._state, self.chooser.parts), self._room
+        return self._cache, (self._state, self.follower.parts), self._room
 
     @parts.setter
     def parts(self, stored: tuple[Any, ...]) -> None:
         with looked_over():
             cache, state, room = stored
-            if self.chooser is not None:
+            if self.follower is not None:
                 state, choosing = state
-                self.chooser.parts = choosing
+                self.follower.parts = choosing
                 self._state = self.running.build_cache(self._setting)
         if type(state) is not type(self._state) or cache.meta[CAPACITY] != self.capacity:
             raise SnapshotError(
@@ -272,7 +272,7 @@ class Cache:
     def table_bytes(self) -> int:
         """What the tables take: the index, what ranks the entries, and what it takes to choose a policy."""
         own = table_bytes(self._cache, self._state, self._room)
-        return own + (0 if self.chooser is None else self.chooser.bytes)
+        return own + (0 if self.follower is None else self.follower.bytes)
 
     def forget(self, key: int) -> bool:
         """Take a key out, since what it stands for has changed; whether it was there.

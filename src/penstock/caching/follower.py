@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.engine.cache_loop import tally
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
-from penstock.engine.policy_race import Contest, Follower
+from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.errors import PolicyOptionError
 from penstock.policies import Policy
 from penstock.soundness import check_shapes
@@ -39,7 +39,7 @@ def candidates_of(policy: Policy) -> list[Policy]:
     return list(found)
 
 
-class CacheChooser(Follower[Policy]):
+class CacheFollower(Follower[Policy]):
     """The small caches, their hits lately, and how often each entry of the real one was used."""
 
     def __init__(
@@ -94,18 +94,18 @@ class CacheChooser(Follower[Policy]):
         if len(mine):
             part = keys[mine]
             for i, cache in enumerate(self.small):
-                self.contest.add(i, part, cache.request(part, sizes[mine]).hit)
-        return self.led(len(keys), self.contest.total + int(np.count_nonzero(hit)))
+                self.race.add(i, part, cache.request(part, sizes[mine]).hit)
+        return self.led(len(keys), self.race.total + int(np.count_nonzero(hit)))
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """What makes it up, to be stored."""
-        return self.contest.pack(), self.uses, tuple(each.parts for each in self.small)
+        return self.race.pack(), self.uses, tuple(each.parts for each in self.small)
 
     @parts.setter
     def parts(self, stored: tuple[Any, ...]) -> None:
-        contest, uses, small = stored
+        race, uses, small = stored
         check_shapes(uses, self.uses, "the uses of the entries")
-        self.uses, self.contest = uses, Contest.unpack(contest)
+        self.uses, self.race = uses, PolicyRace.unpack(race)
         for each, mine in zip(self.small, small, strict=True):
             each.parts = mine

@@ -151,13 +151,13 @@ def tally(uses, hit, slot):
 
 
 @driver
-def settle(policy, cache, slots, uses, most):
+def restore_uses(policy, cache, slots, uses, most):
     """Tell a new policy of all entries, from the least recently used on, as if each had been used anew."""
-    _settle(borrow(policy), borrow(cache), slots, uses, most)
+    _restore_uses(borrow(policy), borrow(cache), slots, uses, most)
 
 
 @jit
-def _settle(policy, cache, slots, uses, most):
+def _restore_uses(policy, cache, slots, uses, most):
     cache.e32[0, OLDER] = 0
     cache.e32[0, YOUNGER] = 0
     cache.meta[LIVE] = 0

@@ -72,7 +72,7 @@ E_FROM = 4  # the arrival at which its features were taken
 EXAMPLE = 5
 
 
-class Scholar(NamedTuple):
+class MatchPredictor(NamedTuple):
     """The history, the fit, and the examples under way."""
 
     history: History
@@ -89,7 +89,7 @@ class Scholar(NamedTuple):
     places: Places
 
 
-def new_scholar(
+def new_predictor(
     total: int,
     span: float,
     memory: float,
@@ -98,7 +98,7 @@ def new_scholar(
     window: int,
     most_bytes: int | None = None,
     places: Places | None = None,
-) -> Scholar:
+) -> MatchPredictor:
     """One that knows nothing yet, for a buffer of so many tuples; `places` say where keys lie."""
     rows, followed = max(4096, power_of_two(2 * total)), min(MOST_FOLLOWED, max(32, total // 8))
     if most_bytes is not None:
@@ -118,7 +118,7 @@ def new_scholar(
     parameters[FLOOR] = 0.5
     counters = np.zeros(COUNTERS, np.int64)
     counters[WINDOW] = window
-    return Scholar(
+    return MatchPredictor(
         history=new_history(rows, max(4.0, total / 8.0)),
         regression=new_regression(prior),
         example=np.zeros((followed, EXAMPLE), np.int64),
@@ -134,54 +134,54 @@ def new_scholar(
     )
 
 
-def teach(scholar: Scholar, teacher: Scholar) -> None:
-    """Give a scholar, that of a sample with few examples of its own, the weights that another has by now."""
-    scholar.regression.weight[:] = teacher.regression.weight
-    scholar.parameters[TAUGHT] = 1.0
+def teach(predictor: MatchPredictor, teacher: MatchPredictor) -> None:
+    """Give the predictor of a sample, with few examples of its own, the weights of another."""
+    predictor.regression.weight[:] = teacher.regression.weight
+    predictor.parameters[TAUGHT] = 1.0
 
 
 @jit
-def attend(scholar, stream, key):
+def attend(predictor, stream, key):
     """One more arrival; the clocks are set. Gives the row of its key, -1 if there is no room for it."""
-    history = scholar.history
+    history = predictor.history
     tick(history)
     row = take_row(history, key)
     if row >= 0:
         note(history, row, stream)
-    move(scholar.places, stream, key)
-    counters = scholar.counters
-    if counters[UNDER_WAY] > 0 and scholar.example[counters[OLDEST], E_DUE] <= history.meta[CLOCK]:
-        _conclude(scholar)
-    chosen = uniform(scholar.random, 0) < scholar.parameters[CHANCE]
-    if chosen and row >= 0 and counters[UNDER_WAY] < scholar.example.shape[0]:
-        _follow(scholar, row, stream, scholar.clock[stream], history.meta[CLOCK])
+    move(predictor.places, stream, key)
+    counters = predictor.counters
+    if counters[UNDER_WAY] > 0 and predictor.example[counters[OLDEST], E_DUE] <= history.meta[CLOCK]:
+        _conclude(predictor)
+    chosen = uniform(predictor.random, 0) < predictor.parameters[CHANCE]
+    if chosen and row >= 0 and counters[UNDER_WAY] < predictor.example.shape[0]:
+        _follow(predictor, row, stream, predictor.clock[stream], history.meta[CLOCK])
     return row
 
 
 @jit
-def attend_batch(scholar, stream, key, time, start, stop):
+def attend_batch(predictor, stream, key, time, start, stop):
     """Attend to the arrivals of a batch from `start` to `stop`, setting the clocks by their times."""
-    _attend_batch(borrow(scholar), stream, key, time, start, stop)
+    _attend_batch(borrow(predictor), stream, key, time, start, stop)
 
 
 @jit
-def _attend_batch(scholar, stream, key, time, start, stop):
-    clock = scholar.clock
+def _attend_batch(predictor, stream, key, time, start, stop):
+    clock = predictor.clock
     for i in range(start, stop):
         mine = np.int64(stream[i])
-        if scholar.counters[WINDOW] == ROWS:
+        if predictor.counters[WINDOW] == ROWS:
             clock[mine] += 1
         else:
             for each in range(2):
                 clock[each] = max(clock[each], time[i])
-        attend(scholar, mine, key[i])
+        attend(predictor, mine, key[i])
 
 
 @jit
-def rate(scholar, row, stream):
+def rate(predictor, row, stream):
     """The matches per arrival that a tuple of this stream and the key of this row may expect."""
-    history, weight = scholar.history, scholar.regression.weight[stream]
-    usual = scholar.parameters[USUAL + stream] / scholar.parameters[SPAN]
+    history, weight = predictor.history, predictor.regression.weight[stream]
+    usual = predictor.parameters[USUAL + stream] / predictor.parameters[SPAN]
     found = weight[CONSTANT] * usual
     if row >= 0:
         part, norm = history.part[row], history.norm
@@ -193,7 +193,7 @@ def rate(scholar, row, stream):
             fading = fading * fading
         ever = part[EVER + 1 - stream] / norm[SCALES]
         found += weight[SCALES] * ever + weight[RATES + SCALES] * part[EVER + stream] / norm[SCALES]
-        near = nearness(scholar.places, stream, history.word[row, KEY])
+        near = nearness(predictor.places, stream, history.word[row, KEY])
         for i in range(SCALES_OF_NEARNESS):
             found += weight[NEAR + i] * near * usual
             near = near * near
@@ -203,39 +203,39 @@ def rate(scholar, row, stream):
 
 
 @jit
-def time_left(scholar, stream, time):
+def time_left(predictor, stream, time):
     """How long a tuple of this time can still match, in the unit of its stream's clock."""
-    clock, horizon = scholar.clock[stream], scholar.horizon[stream]
-    if scholar.counters[WINDOW] == LANDMARK:
+    clock, horizon = predictor.clock[stream], predictor.horizon[stream]
+    if predictor.counters[WINDOW] == LANDMARK:
         return np.float64((time // horizon + 1) * horizon - clock)
     return np.float64(time + horizon - clock)
 
 
 @jit
-def worth(scholar, stream, row, time):
+def worth(predictor, stream, row, time):
     """The matches to come of a tuple within the span, or until it expires."""
-    found = rate(scholar, row, stream)
-    pace = scholar.parameters[PACE + stream]
+    found = rate(predictor, row, stream)
+    pace = predictor.parameters[PACE + stream]
     if pace > 0.0:
-        found *= max(0.0, min(1.0, time_left(scholar, stream, time) * pace / scholar.parameters[SPAN]))
+        found *= max(0.0, min(1.0, time_left(predictor, stream, time) * pace / predictor.parameters[SPAN]))
     return found
 
 
 @jit
-def _follow(scholar, row, stream, time, born):
+def _follow(predictor, row, stream, time, born):
     """Take down what is known of a key, to compare it later with what came."""
-    counters, history = scholar.counters, scholar.history
+    counters, history = predictor.counters, predictor.history
     now, part, norm = history.meta[CLOCK], history.part[row], history.norm
-    at = (counters[OLDEST] + counters[UNDER_WAY]) % scholar.example.shape[0]
+    at = (counters[OLDEST] + counters[UNDER_WAY]) % predictor.example.shape[0]
     counters[UNDER_WAY] += 1
     history.pins[row] += 1
-    example, seen = scholar.example[at], scholar.seen[at]
+    example, seen = predictor.example[at], predictor.seen[at]
     example[E_ROW] = row
-    example[E_DUE] = now + np.int64(scholar.parameters[SPAN])
+    example[E_DUE] = now + np.int64(predictor.parameters[SPAN])
     example[E_BORN] = born
     example[E_STREAM] = stream
     example[E_FROM] = now
-    scholar.born[at] = time
+    predictor.born[at] = time
     fading = faded(history, row)
     other, own = FADING + (1 - stream) * SCALES, FADING + stream * SCALES
     for i in range(SCALES - 1, -1, -1):
@@ -245,9 +245,9 @@ def _follow(scholar, row, stream, time, born):
         fading = fading * fading
     seen[SCALES] = part[EVER + 1 - stream] / norm[SCALES]
     seen[RATES + SCALES] = part[EVER + stream] / norm[SCALES]
-    usual = scholar.parameters[USUAL + stream] / scholar.parameters[SPAN]
+    usual = predictor.parameters[USUAL + stream] / predictor.parameters[SPAN]
     seen[CONSTANT] = usual
-    near = nearness(scholar.places, stream, history.word[row, KEY])
+    near = nearness(predictor.places, stream, history.word[row, KEY])
     for i in range(SCALES_OF_NEARNESS):
         seen[NEAR + i] = near * usual
         near = near * near
@@ -256,22 +256,22 @@ def _follow(scholar, row, stream, time, born):
 
 
 @jit
-def _conclude(scholar):
+def _conclude(predictor):
     """Learn from the examples whose time is over; a tuple that still lives is the next example."""
-    counters, parameters, history = scholar.counters, scholar.parameters, scholar.history
-    now, regression = history.meta[CLOCK], scholar.regression
+    counters, parameters, history = predictor.counters, predictor.parameters, predictor.history
+    now, regression = history.meta[CLOCK], predictor.regression
     while counters[UNDER_WAY] > 0:
         at = counters[OLDEST]
-        example = scholar.example[at]
+        example = predictor.example[at]
         if example[E_DUE] > now:
             return
-        row, stream, time, born = example[E_ROW], example[E_STREAM], scholar.born[at], example[E_BORN]
-        came = np.float64(history.part[row, EVER + 1 - stream]) - scholar.seen[at, FEATURES]
+        row, stream, time, born = example[E_ROW], example[E_STREAM], predictor.born[at], example[E_BORN]
+        came = np.float64(history.part[row, EVER + 1 - stream]) - predictor.seen[at, FEATURES]
         span = np.float64(now - example[E_FROM])
         expected = 0.0
         for i in range(FEATURES):
-            scholar.scratch[i] = span * scholar.seen[at, i]
-            expected += scholar.scratch[i] * regression.weight[stream, i]
+            predictor.scratch[i] = span * predictor.seen[at, i]
+            expected += predictor.scratch[i] * regression.weight[stream, i]
         usual = parameters[USUAL + stream]
         usual += (came - usual) / min(regression.examples[stream] + 1.0, 256.0)
         parameters[USUAL + stream] = usual
@@ -279,28 +279,28 @@ def _conclude(scholar):
             regression.examples[stream] += 1
         else:
             importance = 1.0 / (max(expected, 0.0) + parameters[FLOOR] * usual + 1e-3)
-            learn(regression, stream, scholar.scratch, came, importance, parameters[KEEP])
+            learn(regression, stream, predictor.scratch, came, importance, parameters[KEEP])
             if regression.examples[stream] % SOLVE == 0:
                 known = min(np.float64(regression.examples[stream]), 1.0 / (1.0 - parameters[KEEP]))
                 solve(regression, stream, parameters[PULL] + parameters[DOUBT] / known)
-        elapsed = np.float64(scholar.clock[stream] - time)
+        elapsed = np.float64(predictor.clock[stream] - time)
         if elapsed > 0.0:
             pace, before = np.float64(now - born) / elapsed, parameters[PACE + stream]
             parameters[PACE + stream] = pace if before == 0.0 else before + (pace - before) / 64.0
-        counters[OLDEST] = at + 1 if at + 1 < scholar.example.shape[0] else 0
+        counters[OLDEST] = at + 1 if at + 1 < predictor.example.shape[0] else 0
         counters[UNDER_WAY] -= 1
         history.pins[row] -= 1
-        if time_left(scholar, stream, time) * parameters[PACE + stream] > parameters[SPAN]:
-            _follow(scholar, row, stream, time, born)
+        if time_left(predictor, stream, time) * parameters[PACE + stream] > parameters[SPAN]:
+            _follow(predictor, row, stream, time, born)
 
 
-def check_scholar(scholar: Scholar) -> None:
+def check_predictor(predictor: MatchPredictor) -> None:
     """Assert that pins are those of the examples under way, and that these are in order."""
-    pins = np.zeros_like(scholar.history.pins)
+    pins = np.zeros_like(predictor.history.pins)
     due = []
-    for i in range(int(scholar.counters[UNDER_WAY])):
-        at = (int(scholar.counters[OLDEST]) + i) % len(scholar.example)
-        pins[scholar.example[at, E_ROW]] += 1
-        due.append(int(scholar.example[at, E_DUE]))
-    assert np.array_equal(pins, scholar.history.pins), "a pin is lost"
+    for i in range(int(predictor.counters[UNDER_WAY])):
+        at = (int(predictor.counters[OLDEST]) + i) % len(predictor.example)
+        pins[predictor.example[at, E_ROW]] += 1
+        due.append(int(predictor.example[at, E_DUE]))
+    assert np.array_equal(pins, predictor.history.pins), "a pin is lost"
     assert due == sorted(due), "an example is out of order"

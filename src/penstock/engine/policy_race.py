@@ -1,7 +1,7 @@
 """Which of several candidates does best on a sample of the keys, told while a stream runs.
 
 Beside the real buffer or cache, each candidate has a small one, which serves the keys of a sample. What they
-find is compared epoch by epoch. The choosers of joins, of caches and of stream queries run the small ones.
+find is compared epoch by epoch. The followers of joins, of caches and of stream queries run the small ones.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ class Choice:
     estimates: dict[str, float]  # relative to the best candidate, over the last epochs
 
 
-class Contest:
+class PolicyRace:
     """The results of candidates lately, and which of them is followed.
 
     >>> import numpy as np
-    >>> from penstock.engine.policy_race import Contest
-    >>> contest = Contest(2, size=512, margin=0.01, halvings=1)
+    >>> from penstock.engine.policy_race import PolicyRace
+    >>> race = PolicyRace(2, size=512, margin=0.01, halvings=1)
     >>> for _ in range(5):
-    ...     contest.add(1, np.arange(100), np.ones(100))
-    ...     leader = contest.after(512)
-    >>> leader, contest.running
+    ...     race.add(1, np.arange(100), np.ones(100))
+    ...     leader = race.after(512)
+    >>> leader, race.running
     (1, 0)
 
     By a sample that is not the same all the time (`fresh`), policies are compared rather than keys. Such a
-    contest pauses again and again: small caches that took every arrival would take as long as the real one.
+    race pauses again and again: small caches that took every arrival would take as long as the real one.
     A pause ends at once when the real one finds clearly more or fewer results than before.
     Candidates that are one policy with other parameters are `alike`, and so are their results: they are
     compared without pauses, and followed on less evidence.
@@ -186,7 +186,7 @@ class Contest:
             self.due = self.arrivals + LOOK * self.epoch
 
     def _surprised(self, rate: float) -> bool:
-        """Whether the results of a look are not what they were while the contest was watched."""
+        """Whether the results of a look are not what they were while the race was watched."""
         if self.looks == 0.0:
             return False
         usual = self.found[0] / self.looks
@@ -259,11 +259,11 @@ class Contest:
         return dict(vars(self))
 
     @classmethod
-    def unpack(cls, packed: dict[str, Any]) -> Contest:
+    def unpack(cls, packed: dict[str, Any]) -> PolicyRace:
         """The counterpart."""
-        contest = cls(len(packed["gained"]), 1, packed["margin"], packed["halvings"])
-        vars(contest).update(packed)
-        return contest
+        race = cls(len(packed["gained"]), 1, packed["margin"], packed["halvings"])
+        vars(race).update(packed)
+        return race
 
 
 class Named(Protocol):
@@ -278,10 +278,10 @@ Candidate = TypeVar("Candidate", bound=Named)
 
 
 class Follower(Generic[Candidate]):
-    """Candidates, of which the one that leads in a contest is followed.
+    """Candidates, of which the one that leads in a race is followed.
 
     >>> from penstock import policies
-    >>> from penstock.engine.policy_race import Contest, Follower
+    >>> from penstock.engine.policy_race import PolicyRace, Follower
     >>> follower = Follower([policies.get("lru"), policies.get("gdj")], 100, 0.01, None)
     >>> follower.change(follower.policies[1])
     >>> follower.policy.name, follower.choice().switches
@@ -298,22 +298,22 @@ class Follower(Generic[Candidate]):
         alike: bool = False,
     ) -> None:
         self.policies = list(policies)
-        self.contest = Contest(len(self.policies), size, margin, halvings, fresh, alike)
+        self.race = PolicyRace(len(self.policies), size, margin, halvings, fresh, alike)
 
     @property
     def policy(self) -> Candidate:
         """The one that is followed."""
-        return self.policies[self.contest.running]
+        return self.policies[self.race.running]
 
     def led(self, arrivals: int, total: int) -> Candidate | None:
         """So many more have arrived: once an epoch is over, the policy to change to, if one is ahead."""
-        leader = self.contest.after(arrivals, total)
+        leader = self.race.after(arrivals, total)
         return None if leader is None else self.policies[leader]
 
     def change(self, policy: Candidate) -> None:
         """This one is followed from now on."""
-        self.contest.change(self.policies.index(policy))
+        self.race.change(self.policies.index(policy))
 
     def choice(self) -> Choice:
         """What a caller is told."""
-        return self.contest.choice([policy.spell() for policy in self.policies])
+        return self.race.choice([policy.spell() for policy in self.policies])

@@ -27,7 +27,7 @@ SAME = 0  # how arrivals match: all tuples of a key alike
 APART = 1  # or each by itself
 
 
-class Settlers(NamedTuple):
+class CarriedTuples(NamedTuple):
     """Tuples in order of arrival."""
 
     stream: np.ndarray
@@ -39,17 +39,17 @@ class Settlers(NamedTuple):
 
 
 @driver
-def last_matches(history, settlers, newest):
+def last_matches(history, carried, newest):
     """Per tuple: the arrival that matched its key last, -1 if none since it came, and how often lately."""
-    n = settlers.key.shape[0]
+    n = carried.key.shape[0]
     found = np.empty((n, 2), np.int64)
     for i in range(n):
         found[i, 0], found[i, 1] = -1, 0
-        row, other = find_row(history, settlers.key[i]), 1 - np.int64(settlers.stream[i])
+        row, other = find_row(history, carried.key[i]), 1 - np.int64(carried.stream[i])
         if row >= 0 and history.word[row, LAST + other] > 0:
             ago = history.meta[CLOCK] - history.word[row, LAST + other]
             arrival = newest - ago
-            if arrival > settlers.arrival[i]:
+            if arrival > carried.arrival[i]:
                 fading = faded(history, row) ** (RATIO ** (SCALES - 1 - LATELY))
                 often = np.float64(history.part[row, FADING + other * SCALES + LATELY]) * fading
                 found[i, 0] = arrival
@@ -58,20 +58,20 @@ def last_matches(history, settlers, newest):
 
 
 @driver
-def resettle(policy, store, settlers, events, matches, ticks, way):
+def reenter(policy, store, carried, events, matches, ticks, way):
     """Let the tuples enter and their keys be matched, in the order of events: n + i is a match of tuple i."""
-    _resettle(borrow(policy), borrow(store), borrow(settlers), events, matches, ticks, way)
+    _reenter(borrow(policy), borrow(store), borrow(carried), events, matches, ticks, way)
 
 
 @jit
-def _resettle(policy, store, settlers, events, matches, ticks, way):
-    n = settlers.key.shape[0]
+def _reenter(policy, store, carried, events, matches, ticks, way):
+    n = carried.key.shape[0]
     for event in events:
         if event < n:
-            _settle(policy, store, settlers, event, ticks)
+            _settle(policy, store, carried, event, ticks)
         else:
             i = event - n
-            entry, stream = find_key(store, settlers.key[i]), np.int64(settlers.stream[i])
+            entry, stream = find_key(store, carried.key[i]), np.int64(carried.stream[i])
             if store.k32[entry, COUNT + stream] > 0:
                 for _ in range(matches[i, 1]):
                     if way == SAME:
@@ -89,14 +89,14 @@ def _match_each(policy, store, entry, stream, arrival):
 
 
 @jit
-def _settle(policy, store, settlers, i, ticks):
-    stream, key, arrival = np.int64(settlers.stream[i]), settlers.key[i], settlers.arrival[i]
+def _settle(policy, store, carried, i, ticks):
+    stream, key, arrival = np.int64(carried.stream[i]), carried.key[i], carried.arrival[i]
     if ticks:
         before_tick(policy, store)
     entry = pin(policy, store, key, find_key(store, key))
-    store.entering[0] = settlers.time[i]
+    store.entering[0] = carried.time[i]
     store.meta[NUMBER] = arrival
-    slot = take_tuple(store, stream, stream, settlers.row[i], settlers.time[i], settlers.size[i], arrival)
+    slot = take_tuple(store, stream, stream, carried.row[i], carried.time[i], carried.size[i], arrival)
     link(store, slot, entry)
     arrival_ring.append(store, stream, slot)
     enter(policy, store, slot)

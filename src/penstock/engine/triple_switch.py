@@ -15,7 +15,7 @@ from penstock.engine.triple_index import LAST_USE, USED, first_key
 from penstock.engine.triple_join import let_in
 
 
-class LinkedSettlers(NamedTuple):
+class CarriedTriples(NamedTuple):
     """Tuples in order of arrival."""
 
     stream: np.ndarray
@@ -29,7 +29,7 @@ class LinkedSettlers(NamedTuple):
 
 
 @driver
-def settle_linked(policy, store, index, expiry, scheme, columns, settlers, events):
+def reenter_triples(policy, store, index, expiry, scheme, columns, carried, events):
     """Let the tuples enter and be matched, in the order of events: n + i is the last use of tuple i."""
     _settle(
         borrow(policy),
@@ -38,21 +38,21 @@ def settle_linked(policy, store, index, expiry, scheme, columns, settlers, event
         borrow(expiry),
         borrow(scheme),
         borrow(columns),
-        borrow(settlers),
+        borrow(carried),
         events,
     )
 
 
 @jit
-def _settle(policy, store, index, expiry, scheme, columns, settlers, events):
-    n, caches = settlers.row.shape[0], scheme.cache_roles.shape[0]
+def _settle(policy, store, index, expiry, scheme, columns, carried, events):
+    n, caches = carried.row.shape[0], scheme.cache_roles.shape[0]
     rows = np.zeros(scheme.partners.shape[0], np.int64)
     slots = np.zeros(n, np.int64)
     for event in events:
         if event < n:
-            cache, row, life = settlers.cache[event], settlers.row[event], settlers.life[event]
+            cache, row, life = carried.cache[event], carried.row[event], carried.life[event]
             for pattern in range(rows.shape[0]):
-                rows[pattern] = row if cache < caches else settlers.members[event, pattern]
+                rows[pattern] = row if cache < caches else carried.members[event, pattern]
             first, count = first_key(index, scheme, columns, rows, cache)
             store.entering[0] = life
             slot = let_in(
@@ -64,17 +64,17 @@ def _settle(policy, store, index, expiry, scheme, columns, settlers, events):
                 columns,
                 rows,
                 cache,
-                settlers.stream[event],
+                carried.stream[event],
                 row,
                 life,
-                settlers.arrival[event],
+                carried.arrival[event],
                 first,
                 count,
             )
-            index.uses[slot] = settlers.uses[event]
-            index.owed[slot] = settlers.uses[event, USED] % 1.0
+            index.uses[slot] = carried.uses[event]
+            index.owed[slot] = carried.uses[event, USED] % 1.0
             slots[event] = slot
         elif index.meta[HEEDING] != 0:
             i = event - n
-            for _ in range(settlers.matches[i]):
-                match_key(policy, store, slots[i], 0, np.int64(settlers.uses[i, LAST_USE]))
+            for _ in range(carried.matches[i]):
+                match_key(policy, store, slots[i], 0, np.int64(carried.uses[i, LAST_USE]))

@@ -9,11 +9,11 @@ import numpy as np
 
 from penstock.engine.join_loop import Batch
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
-from penstock.engine.match_predictor import Scholar, attend_batch, new_scholar, teach
-from penstock.engine.policy_race import Contest, Follower
+from penstock.engine.match_predictor import MatchPredictor, attend_batch, new_predictor, teach
+from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.engine.store import ROWS, Store
 from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
-from penstock.joins.policy_switch import settle, settlers_of
+from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.policies import Policy
 from penstock.policies.learned import Learned, LearnedState
 from penstock.structures.key_positions import Places
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.joins.state import JoinState
 
 
-class Chooser(Follower[Policy]):
+class JoinFollower(Follower[Policy]):
     """The small joins, their results lately, and the history that tells a new policy what has been."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Chooser(Follower[Policy]):
         policies, margin = config.policy.among(), config.policy.margin  # type: ignore[attr-defined]
         super().__init__(policies, sum(config.capacities), margin, self.halvings)
         self.small = self._small() if small is None else small
-        self.scholar = new_scholar_for(config, places)
+        self.predictor = new_predictor_for(config, places)
         self.peak = 0
 
     def _small(self) -> list[JoinState]:
@@ -46,10 +46,10 @@ class Chooser(Follower[Policy]):
 
     def warm(self, store: Store) -> None:
         """Load all that may be needed later, on nothing; what a change of policy needs is compiled then."""
-        nothing = settlers_of(self.config.build(policy=self.policy)[0])
+        nothing = carried_tuples(self.config.build(policy=self.policy)[0])
         for policy, state in zip(self.policies, self.small, strict=False):
             state.warm()
-            settle(self.config, policy, nothing, store, self.scholar)
+            switch_policy(self.config, policy, nothing, store, self.predictor)
 
     def attend(self, batch: Batch, start: int, stop: int, total: int) -> Policy | None:
         """Arrivals have been processed: the history and the small joins hear of them.
@@ -62,19 +62,19 @@ class Chooser(Follower[Policy]):
         if start == stop:
             return None
         if not isinstance(self.policy, Learned):
-            attend_batch(self.scholar, batch.stream, batch.key, batch.time, start, stop)
+            attend_batch(self.predictor, batch.stream, batch.key, batch.time, start, stop)
         if self.small:
             mine = np.flatnonzero(sampled(batch.key[start:stop], self.halvings or 0)) + start
             if len(mine):
                 part = Batch(*(array[mine] if len(array) else array for array in batch))
                 for i, state in enumerate(self.small):
-                    self.contest.add(i, part.key, state._run(part, False, False).counts)
-        due = self.contest.due
+                    self.race.add(i, part.key, state._run(part, False, False).counts)
+        due = self.race.due
         leader = self.led(stop - start, total)
-        if self.contest.due != due:
+        if self.race.due != due:
             for state in self.small:
                 if isinstance(state.policy, LearnedState):
-                    teach(state.policy.scholar, self.scholar)
+                    teach(state.policy.predictor, self.predictor)
         return leader
 
     @property
@@ -85,16 +85,16 @@ class Chooser(Follower[Policy]):
     def pack(self) -> dict[str, Any]:
         """All but the history, for a snapshot."""
         small = [state.snapshot() for state in self.small]
-        return {"contest": self.contest.pack(), "peak": self.peak, "small": small}
+        return {"race": self.race.pack(), "peak": self.peak, "small": small}
 
     @classmethod
-    def unpack(cls, config: Config, packed: dict[str, Any], scholar: Scholar) -> Chooser:
+    def unpack(cls, config: Config, packed: dict[str, Any], predictor: MatchPredictor) -> JoinFollower:
         """The counterpart."""
         kind = type_of(config)
-        chooser = cls(config, [kind.restore(data) for data in packed["small"]])
-        chooser.contest, chooser.peak = Contest.unpack(packed["contest"]), packed["peak"]
-        chooser.scholar = scholar
-        return chooser
+        follower = cls(config, [kind.restore(data) for data in packed["small"]])
+        follower.race, follower.peak = PolicyRace.unpack(packed["race"]), packed["peak"]
+        follower.predictor = predictor
+        return follower
 
 
 def type_of(config: Config) -> type[JoinState]:
@@ -108,10 +108,10 @@ def type_of(config: Config) -> type[JoinState]:
     return JoinState
 
 
-def new_scholar_for(config: Config, places: Places | None = None) -> Scholar:
+def new_predictor_for(config: Config, places: Places | None = None) -> MatchPredictor:
     """The history that a join keeps whichever policy it follows."""
     known = next((p for p in config.policy.among() if isinstance(p, Learned)), Learned())  # type: ignore[attr-defined]
-    return new_scholar(
+    return new_predictor(
         sum(config.capacities),
         float(known.span),
         float(known.memory),
@@ -168,11 +168,11 @@ def least_of(policy: Policy) -> int:
 
 def _tables(config: Config) -> list[int]:
     """What the tables and the history take under each candidate, or the first where it runs alone."""
-    scholar, found = new_scholar_for(config), []
+    predictor, found = new_predictor_for(config), []
     policies = config.policy.among()  # type: ignore[attr-defined]
     for policy in policies[:1] if config.choosing_bytes == 0 else policies:
         store, state = config.build(policy=policy)
-        found.append(table_bytes(store, policy.inform(state, scholar), scholar))
+        found.append(table_bytes(store, policy.inform(state, predictor), predictor))
     return found
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from penstock.compiler.tiers import expecting
-from penstock.engine.match_predictor import Scholar
-from penstock.engine.policy_switch import APART, SAME, Settlers, last_matches, resettle
+from penstock.engine.match_predictor import MatchPredictor
+from penstock.engine.policy_switch import APART, SAME, CarriedTuples, last_matches, reenter
 from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
@@ -33,14 +33,14 @@ from penstock.policies.base import Policy
 OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest goes on
 
 
-def settlers_of(store: Store) -> Settlers:
+def carried_tuples(store: Store) -> CarriedTuples:
     """The buffered tuples in order of arrival."""
     high = int(store.meta[HIGH_TUPLE]) + 1
     slots = np.flatnonzero(store.t64[:high, ARRIVAL] >= 0)
     slots = slots[slots > 0]
     slots = slots[np.argsort(store.t64[slots, ARRIVAL])]
     few = store.t32[slots]
-    return Settlers(
+    return CarriedTuples(
         stream=few[:, STREAM].astype(np.int64),
         key=store.k64[few[:, ENTRY], KEY],
         time=store.time[slots, TIME].copy(),
@@ -50,27 +50,27 @@ def settlers_of(store: Store) -> Settlers:
     )
 
 
-def settle(
-    config: Config, policy: Policy, settlers: Settlers, before: Store, scholar: Scholar
+def switch_policy(
+    config: Config, policy: Policy, carried: CarriedTuples, before: Store, predictor: MatchPredictor
 ) -> tuple[Store, Any]:
     """A store with the same tuples, counters and clocks, and the state of the policy in charge of it."""
     store, state = config.build(policy=policy)
-    state = policy.inform(state, scholar)
+    state = policy.inform(state, predictor)
     kept = store.meta[OF_THE_STORE].copy()
     store.meta[:] = before.meta
     store.meta[OF_THE_STORE] = kept
     store.clock[:], store.random[:] = before.clock, before.random
-    n, newest = len(settlers.key), int(before.meta[ARRIVALS]) - 1
+    n, newest = len(carried.key), int(before.meta[ARRIVALS]) - 1
     with expecting(n, apart=True):
-        matches = last_matches(scholar.history, settlers, newest)
+        matches = last_matches(predictor.history, carried, newest)
     # One match per key and stream: that of its oldest tuple, for which the last one is the same as for all.
-    first = np.unique(np.stack([settlers.key, settlers.stream]), axis=1, return_index=True)[1]
+    first = np.unique(np.stack([carried.key, carried.stream]), axis=1, return_index=True)[1]
     first = first[matches[first, 0] >= 0]
     events = np.concatenate([np.arange(n), n + first])
-    number = np.concatenate([2 * settlers.arrival, 2 * matches[first, 0] + 1])
+    number = np.concatenate([2 * carried.arrival, 2 * matches[first, 0] + 1])
     events = events[np.argsort(number, kind="stable")]
     way = SAME if config.lateness is None else APART
     with expecting(n, apart=True):
-        resettle(state, store, settlers, events, matches, config.step == "tick", way)
+        reenter(state, store, carried, events, matches, config.step == "tick", way)
     store.pools[:, P_PEAK_USED] = before.pools[:, P_PEAK_USED]
     return store, state

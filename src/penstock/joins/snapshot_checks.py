@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from penstock.engine.store import COMPETE
-from penstock.joins.follower import new_scholar_for
+from penstock.joins.follower import new_predictor_for
 from penstock.policies import get
 from penstock.policies.learned import LearnedState
 from penstock.soundness import check_parts, check_shapes, check_store
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 def check_restored(state: JoinState) -> None:
     """Refuse arrays that kernels would not survive."""
-    config, running, chooser, policy = state.config, state.running, state.chooser, None
+    config, running, follower, policy = state.config, state.running, state.follower, None
     if running.needs_future:  # what it is built from is in no snapshot
         fresh, _ = dataclasses.replace(config, policy=get("fifo")).build()
         fresh.meta[COMPETE] = state.store.meta[COMPETE]
     else:
         fresh, policy = config.build(policy=running)
-    scholar = None if chooser is None else new_scholar_for(config)
-    if chooser is not None and scholar is not None:
-        check_shapes(chooser.scholar, scholar, "the history")
-        policy = policy._replace(scholar=scholar) if isinstance(policy, LearnedState) else policy
+    predictor = None if follower is None else new_predictor_for(config)
+    if follower is not None and predictor is not None:
+        check_shapes(follower.predictor, predictor, "the history")
+        policy = policy._replace(predictor=predictor) if isinstance(policy, LearnedState) else policy
     if running.compiled and not running.needs_future:
         check_shapes(state.policy, policy, "the state of the policy")
     check_store(state.store, fresh)
     check_parts(state.policy, state.store, policy)
-    if chooser is not None:
-        check_parts(chooser.scholar, state.store, scholar)
+    if follower is not None:
+        check_parts(follower.predictor, state.store, predictor)

@@ -14,7 +14,7 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.join_loop import LOGGED, PAIRS, Batch, Out, drive
-from penstock.engine.match_predictor import check_scholar
+from penstock.engine.match_predictor import check_predictor
 from penstock.engine.pair_join import new_pair_index
 from penstock.engine.policy_race import Choice
 from penstock.engine.store import (
@@ -40,10 +40,10 @@ from penstock.engine.tick_loop import drive_ticks
 from penstock.errors import PenstockError
 from penstock.joins import snapshot as snapshots
 from penstock.joins.config import Config, table_bytes
-from penstock.joins.follower import Chooser
+from penstock.joins.follower import JoinFollower
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
-from penstock.joins.policy_switch import settle, settlers_of
+from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.joins.sample_bias import CROWDED, RateWatch, warn_biased
 from penstock.joins.snapshot_checks import check_restored
 from penstock.policies.base import Policy, Trace
@@ -97,10 +97,10 @@ class JoinState:
         places: Places | None = None,
     ) -> None:
         self.config = config
-        self.chooser = Chooser(config, places=places) if config.policy.chooses else None
+        self.follower = JoinFollower(config, places=places) if config.policy.chooses else None
         self.store, self.policy = config.build(trace, labels, self.running, places)
-        if self.chooser is not None:
-            self.policy = self.running.inform(self.policy, self.chooser.scholar)
+        if self.follower is not None:
+            self.policy = self.running.inform(self.policy, self.follower.predictor)
         self.seconds = 0.0
         self.peak_beyond = 0
         self._first: float = math.inf
@@ -113,7 +113,7 @@ class JoinState:
     @property
     def running(self) -> Policy:
         """The policy that decides at present: that of the join, or the one that it follows."""
-        return self.config.policy if self.chooser is None else self.chooser.policy
+        return self.config.policy if self.follower is None else self.follower.policy
 
     def process(
         self,
@@ -166,8 +166,8 @@ class JoinState:
     def warm(self) -> JoinState:
         """Load or compile the kernel by processing nothing."""
         self._run(_empty(self.config), False, False)
-        if self.chooser is not None:
-            self.chooser.warm(self.store)
+        if self.follower is not None:
+            self.follower.warm(self.store)
         self.seconds = 0.0
         return self
 
@@ -225,8 +225,8 @@ class JoinState:
             reached = self._step(Batch(*(array[:cut] for array in batch)), out, start)
             self._pace.took(reached - start, clock.perf_counter() - began)
             full, start = reached < cut, reached
-            if self.chooser is not None and start == limit:
-                leader = self.chooser.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
+            if self.follower is not None and start == limit:
+                leader = self.follower.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
                 heard = limit
                 if leader is not None:
                     self._follow(leader)
@@ -252,20 +252,20 @@ class JoinState:
 
     def _follow(self, policy: Policy) -> None:
         """Change to the policy that does best on the sample."""
-        assert self.chooser is not None
+        assert self.follower is not None
         self.peak_beyond = max(self.peak_beyond, self._beyond)
-        self.chooser.peak = self.table_bytes
-        self.chooser.change(policy)
-        settlers = settlers_of(self.store)
+        self.follower.peak = self.table_bytes
+        self.follower.change(policy)
+        carried = carried_tuples(self.store)
         old, self.store, self.policy = self.store, None, None  # type: ignore[assignment]
-        self.store, self.policy = settle(self.config, policy, settlers, old, self.chooser.scholar)
-        self.chooser.peak = self.table_bytes
+        self.store, self.policy = switch_policy(self.config, policy, carried, old, self.follower.predictor)
+        self.follower.peak = self.table_bytes
 
     def _next_cut(self, batch: Batch, start: int) -> int:
         """Where the next chunk ends."""
         chunk = GROWING_CHUNK if self.running.counts_keys else CHUNK
-        if self.chooser is not None:
-            chunk = min(chunk, self.chooser.contest.left)
+        if self.follower is not None:
+            chunk = min(chunk, self.follower.race.left)
         return self._between_ticks(batch, start, min(start + chunk, len(batch.key)))
 
     def _between_ticks(self, batch: Batch, start: int, cut: int) -> int:
@@ -284,7 +284,7 @@ class JoinState:
         >>> ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="auto").start().choice.policy
         'learned'
         """
-        return None if self.chooser is None else self.chooser.choice()
+        return None if self.follower is None else self.follower.choice()
 
     @property
     def buffered(self) -> int:
@@ -304,17 +304,17 @@ class JoinState:
     def _beyond(self) -> int:
         """Bytes that grow with the keys: exact counts, and the list of where keys lie."""
         listed = 0
-        if self.chooser is not None and not isinstance(self.policy, LearnedState):
-            listed = listed_bytes(self.chooser.scholar.places)
+        if self.follower is not None and not isinstance(self.policy, LearnedState):
+            listed = listed_bytes(self.follower.predictor.places)
         return self.running.bytes_beyond(self.policy) + listed
 
     @property
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
-        if self.chooser is None:
+        if self.follower is None:
             return table_bytes(self.store, self.policy) - self._beyond
-        real = table_bytes(self.store, self.policy, self.chooser.scholar) - self._beyond
-        return max(real + self.chooser.bytes, self.chooser.peak)
+        real = table_bytes(self.store, self.policy, self.follower.predictor) - self._beyond
+        return max(real + self.follower.bytes, self.follower.peak)
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -345,20 +345,20 @@ class JoinState:
 
     def _pack(self, extra: dict[str, Any]) -> bytes:
         """The state as bytes; where a policy is followed, with all that it takes to choose one."""
-        if self.chooser is None:
+        if self.follower is None:
             return snapshots.pack(self.config, self.store, self.policy, extra)
-        whole = self.policy, self.chooser.scholar
-        if isinstance(self.policy, LearnedState):  # whose scholar is the same
+        whole = self.policy, self.follower.predictor
+        if isinstance(self.policy, LearnedState):  # whose predictor is the same
             whole = self.policy, None  # type: ignore[assignment]
-        return snapshots.pack(self.config, self.store, whole, extra | {"chooser": self.chooser.pack()})
+        return snapshots.pack(self.config, self.store, whole, extra | {"follower": self.follower.pack()})
 
     def _unpack(self, policy: Any, extra: dict[str, Any]) -> None:
         """Take the state of the policy, and what it takes to choose one, from a snapshot."""
-        self.policy, self.chooser = policy, None
+        self.policy, self.follower = policy, None
         if self.config.policy.chooses:
-            self.policy, scholar = policy
-            scholar = self.policy.scholar if scholar is None else scholar
-            self.chooser = Chooser.unpack(self.config, extra["chooser"], scholar)
+            self.policy, predictor = policy
+            predictor = self.policy.predictor if predictor is None else predictor
+            self.follower = JoinFollower.unpack(self.config, extra["follower"], predictor)
 
     @classmethod
     def restore(cls, data: bytes) -> JoinState:
@@ -383,9 +383,9 @@ class JoinState:
         """Assert every invariant of the store and of the policy."""
         check_store(self.store)
         self.running.check(self.policy, self.store)
-        if self.chooser is not None:
-            check_scholar(self.chooser.scholar)
-            for state in self.chooser.small:
+        if self.follower is not None:
+            check_predictor(self.follower.predictor)
+            for state in self.follower.small:
                 state.check()
 
 

@@ -25,7 +25,7 @@ from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
 from penstock.joins.estimate import RecallEstimate, estimate_recall
-from penstock.joins.policy_switch import settlers_of
+from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
 from penstock.joins.snapshot_checks import check_restored
 from penstock.joins.state import JoinState, Output
@@ -72,7 +72,7 @@ class StreamState(KeepsRows, JoinState):
         """
         times = progress_times((left, right), self.config.time_dtype)
         advance_to(self.store, self.flow, times)
-        for state in self.chooser.small if self.chooser is not None else []:
+        for state in self.follower.small if self.follower is not None else []:
             advance_to(state.store, state.flow, times)  # type: ignore[attr-defined]
 
     @property
@@ -183,11 +183,11 @@ class StreamState(KeepsRows, JoinState):
     def _follow(self, policy: Policy) -> None:
         """The tuples have other places under another policy, by which the queue of their times knows them."""
         super()._follow(policy)
-        settlers = settlers_of(self.store)
+        carried = carried_tuples(self.store)
         slots = np.concatenate([self._live(0), self._live(1)])
         slots = slots[np.argsort(self.store.t64[slots, ARRIVAL])]
         self.flow.expiry.queue.ends[:] = 0
-        refile(self.flow.expiry.queue, self.store, settlers.stream, settlers.time, slots)
+        refile(self.flow.expiry.queue, self.store, carried.stream, carried.time, slots)
 
     @classmethod
     def restore(cls, data: bytes) -> StreamState:

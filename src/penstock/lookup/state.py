@@ -302,7 +302,7 @@ class LookupState:
         """The counts so far."""
         told, cache = self._told, self._cache
         rows = 0 if self._rows is None else self._rows.nbytes
-        choosing = 0 if cache.chooser is None else cache.chooser.bytes
+        choosing = 0 if cache.follower is None else cache.follower.bytes
         return LookupStats(
             hits=cache.hits,
             misses=cache.misses + told.misses,

@@ -45,7 +45,7 @@ class Auto(Policy):
         "sample of the keys"
     )
     loses: ClassVar[str] = (
-        "one policy is known to be right: the contest costs time and a little memory, and a change is "
+        "one policy is known to be right: the race costs time and a little memory, and a change is "
         "followed some windows late"
     )
     cost: ClassVar[str] = "that of the policy it follows, of learned's history, and of small simulations"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.engine.match_predictor import Scholar
+from penstock.engine.match_predictor import MatchPredictor
 from penstock.engine.store import TIMED, Store
 from penstock.errors import PolicyOptionError, UnknownPolicyError
 from penstock.structures.key_positions import Places
@@ -133,7 +133,7 @@ class Policy:
         """The same state with room for so many further arrivals."""
         return state
 
-    def inform(self, state: Any, scholar: Scholar) -> Any:
+    def inform(self, state: Any, predictor: MatchPredictor) -> Any:
         """The same state, still empty, with what a history of the stream so far can tell it."""
         return state
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.compiler.jit import jit
 from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
-from penstock.engine.match_predictor import Scholar, attend, check_scholar, new_scholar, worth
+from penstock.engine.match_predictor import MatchPredictor, attend, check_predictor, new_predictor, worth
 from penstock.engine.store import (
     ARRIVAL,
     COUNT,
@@ -40,7 +40,7 @@ class LearnedState(NamedTuple):
     """
 
     ranking: Ranking
-    scholar: Scholar
+    predictor: MatchPredictor
     hand: np.ndarray  # the key whose score is brought up to date next
 
 
@@ -93,7 +93,7 @@ class Learned(Policy):
 
     def build(self, setting: Setting) -> LearnedState:
         """Nothing known yet."""
-        scholar = new_scholar(
+        predictor = new_predictor(
             setting.total,
             float(self.span),
             float(self.memory),
@@ -103,20 +103,20 @@ class Learned(Policy):
             setting.count_bytes,
             setting.places,
         )
-        return LearnedState(new_ranking(setting.capacities), scholar, np.zeros(1, np.int64))
+        return LearnedState(new_ranking(setting.capacities), predictor, np.zeros(1, np.int64))
 
-    def inform(self, state: LearnedState, scholar: Scholar) -> LearnedState:
+    def inform(self, state: LearnedState, predictor: MatchPredictor) -> LearnedState:
         """All there is to know."""
-        return state._replace(scholar=scholar)
+        return state._replace(predictor=predictor)
 
     def bytes_beyond(self, state: LearnedState) -> int:
         """The list of where keys lie, if there is one."""
-        return listed_bytes(state.scholar.places)
+        return listed_bytes(state.predictor.places)
 
     def check(self, state: Any, store: Store) -> None:
         """The heap is one, and every key is in it by its oldest tuple."""
         check_ranking(state.ranking)
-        check_scholar(state.scholar)
+        check_predictor(state.predictor)
         live = np.flatnonzero(store.t64[: store.meta[HIGH_TUPLE] + 1, ARRIVAL] >= 0)
         heads = {}
         for slot in live[live > 0]:
@@ -132,7 +132,7 @@ class Learned(Policy):
 @jit
 def _row_of(policy, store, entry):
     """The row of a buffered key in the history, -1 if that has forgotten it."""
-    row, history = store.k64[entry, USE] - 1, policy.scholar.history
+    row, history = store.k64[entry, USE] - 1, policy.predictor.history
     if row >= 0 and (history.word[row, KEY] != store.k64[entry, STORED_KEY] or last_of(history, row) == 0):
         return np.int64(-1)
     return row
@@ -142,7 +142,7 @@ def _row_of(policy, store, entry):
 def _renew(policy, store, entry, stream):
     """Bring the score of a key up to date."""
     slot = np.int64(store.k32[entry, HEAD + stream])
-    found = worth(policy.scholar, stream, _row_of(policy, store, entry), store.time[slot, TIME])
+    found = worth(policy.predictor, stream, _row_of(policy, store, entry), store.time[slot, TIME])
     item = 2 * np.int64(entry) + stream
     rank(policy.ranking, store.pool_of[stream], item, found, store.t64[slot, ARRIVAL])
 
@@ -151,8 +151,8 @@ def _renew(policy, store, entry, stream):
 def _arrive(policy, store, stream, key, entry):
     stream = np.int64(stream)
     for each in range(2):
-        policy.scholar.clock[each] = store.clock[each]
-    row = attend(policy.scholar, stream, key)
+        policy.predictor.clock[each] = store.clock[each]
+    row = attend(policy.predictor, stream, key)
     if entry != 0:
         store.k64[entry, USE] = row + 1
         for side in range(2):
@@ -169,7 +169,7 @@ def _arrive(policy, store, stream, key, entry):
 
 @open_key.on(LearnedState)
 def _open_key(policy, store, entry):
-    store.k64[entry, USE] = find_row(policy.scholar.history, store.k64[entry, STORED_KEY]) + 1
+    store.k64[entry, USE] = find_row(policy.predictor.history, store.k64[entry, STORED_KEY]) + 1
 
 
 @enter.on(LearnedState)
@@ -196,13 +196,13 @@ def _leave(policy, store, slot):
 @score.on(LearnedState)
 def _score(policy, store, slot):
     entry, stream = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, STREAM])
-    return worth(policy.scholar, stream, _row_of(policy, store, entry), store.time[slot, TIME])
+    return worth(policy.predictor, stream, _row_of(policy, store, entry), store.time[slot, TIME])
 
 
 @newcomer.on(LearnedState)
 def _newcomer(policy, store, stream, entry):
     row = _row_of(policy, store, np.int64(entry))
-    return worth(policy.scholar, np.int64(stream), row, store.entering[0])
+    return worth(policy.predictor, np.int64(stream), row, store.entering[0])
 
 
 @lowest.on(LearnedState)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from penstock.engine.hooks import arrive, changed, enter, leave, lowest, newcomer, open_key
-from penstock.engine.match_predictor import Scholar
+from penstock.engine.match_predictor import MatchPredictor
 from penstock.engine.store import (
     ARRIVAL,
     COUNT,
@@ -77,10 +77,10 @@ class Life(Policy):
         """Let the exact counts grow."""
         return state._replace(counts=reserve(state.counts, arrivals))
 
-    def inform(self, state: LifeState, scholar: Scholar) -> LifeState:
+    def inform(self, state: LifeState, predictor: MatchPredictor) -> LifeState:
         """The counts that the history has."""
-        counts = reserve(state.counts, len(scholar.history.pins))
-        count_from_history(counts, scholar.history)
+        counts = reserve(state.counts, len(predictor.history.pins))
+        count_from_history(counts, predictor.history)
         return state._replace(counts=counts)
 
     def bytes_beyond(self, state: Any) -> int:

@@ -25,7 +25,7 @@ from penstock.engine.cache_loop import (
     worst,
 )
 from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
-from penstock.engine.match_predictor import Scholar
+from penstock.engine.match_predictor import MatchPredictor
 from penstock.engine.score_queue import Queue, file_first, file_next, front, new_queue
 from penstock.engine.store import ENTRY, KEY, SIDE, USE
 from penstock.policies.base import CacheSetting, Policy, Setting
@@ -96,10 +96,10 @@ class Prob(Policy):
         """Let the exact counts grow."""
         return state._replace(counts=reserve(state.counts, arrivals))
 
-    def inform(self, state: ProbState, scholar: Scholar) -> ProbState:
+    def inform(self, state: ProbState, predictor: MatchPredictor) -> ProbState:
         """The counts that the history has."""
-        counts = reserve(state.counts, len(scholar.history.pins))
-        count_from_history(counts, scholar.history)
+        counts = reserve(state.counts, len(predictor.history.pins))
+        count_from_history(counts, predictor.history)
         return state._replace(counts=counts)
 
     def bytes_beyond(self, state: Any) -> int:

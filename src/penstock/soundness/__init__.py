@@ -17,7 +17,7 @@ from penstock.soundness.basics import (
     sound,
 )
 from penstock.soundness.caches import check_cache
-from penstock.soundness.knowledge import check_scholar
+from penstock.soundness.knowledge import check_predictor
 from penstock.soundness.orders import check_queue
 from penstock.soundness.parts import CHECKS, check_parts
 from penstock.soundness.store import check_apart, check_store
@@ -32,9 +32,9 @@ __all__ = [
     "check_numbers",
     "check_open",
     "check_parts",
+    "check_predictor",
     "check_queue",
     "check_same",
-    "check_scholar",
     "check_shapes",
     "check_sketch",
     "check_store",

@@ -19,7 +19,7 @@ from penstock.engine.match_predictor import (
     SPAN,
     UNDER_WAY,
     WINDOW,
-    Scholar,
+    MatchPredictor,
 )
 from penstock.engine.request_shares import KEYS, SEEN, Shares
 from penstock.soundness.basics import (
@@ -123,26 +123,26 @@ def _check_regression(regression: Regression, around: Any, fresh: Regression) ->
     check_numbers(regression.weight, "a weight")
 
 
-@checks(Scholar)
-def check_scholar(scholar: Scholar, around: Any, fresh: Scholar) -> None:
+@checks(MatchPredictor)
+def check_predictor(predictor: MatchPredictor, around: Any, fresh: MatchPredictor) -> None:
     """Whether the examples under way are of rows that there are, which are pinned for them."""
     fixed = [SPAN, CHANCE, KEEP, PULL, DOUBT, FLOOR]
-    check_same(scholar.parameters[fixed], fresh.parameters[fixed], "a parameter")
-    check_numbers(scholar.parameters, "a parameter")
-    check_same(scholar.horizon, fresh.horizon, "the window")
-    sound(scholar.counters[WINDOW] == fresh.counters[WINDOW], "the window is another")
-    for times in (scholar.clock, scholar.born):
+    check_same(predictor.parameters[fixed], fresh.parameters[fixed], "a parameter")
+    check_numbers(predictor.parameters, "a parameter")
+    check_same(predictor.horizon, fresh.horizon, "the window")
+    sound(predictor.counters[WINDOW] == fresh.counters[WINDOW], "the window is another")
+    for times in (predictor.clock, predictor.born):
         check_numbers(times, "a time")
-    room = len(scholar.example)
-    oldest, number = scholar.counters[OLDEST], scholar.counters[UNDER_WAY]
+    room = len(predictor.example)
+    oldest, number = predictor.counters[OLDEST], predictor.counters[UNDER_WAY]
     sound(0 <= oldest < room and 0 <= number <= room, "more examples than there is room for")
-    under_way = scholar.example[(oldest + np.arange(number)) % room]
-    rows = len(scholar.history.pins)
+    under_way = predictor.example[(oldest + np.arange(number)) % room]
+    rows = len(predictor.history.pins)
     check_within(under_way[:, E_ROW], 0, rows - 1, "the key of an example")
     check_within(under_way[:, E_STREAM], 0, 1, "the stream of an example")
     check_within(under_way[:, E_DUE:], -FAR, FAR, "the time of an example")
     pins = np.bincount(under_way[:, E_ROW], minlength=rows)
-    sound(np.array_equal(pins, scholar.history.pins), "a pin is lost")
-    if scholar.places.kind[0] == LISTED:
-        known = scholar.history.word[scholar.history.word[:, LAST : LAST + 2].any(axis=1), KEY]
-        check_within(known, 0, len(scholar.places.line) - 1, "a key")
+    sound(np.array_equal(pins, predictor.history.pins), "a pin is lost")
+    if predictor.places.kind[0] == LISTED:
+        known = predictor.history.word[predictor.history.word[:, LAST : LAST + 2].any(axis=1), KEY]
+        check_within(known, 0, len(predictor.places.line) - 1, "a key")

@@ -241,4 +241,4 @@ def _check_logs(state: ClockExpState, store: Store) -> None:
 def _check_learned(state: LearnedState, store: Store, fresh: LearnedState) -> None:
     check_within(state.hand, 0, int(store.meta[HIGH_KEY]), "the next key")
     entry = store.t32[live_tuples(store), ENTRY]
-    check_within(store.k64[entry, USE], 0, len(state.scholar.history.pins), "the row of a key")
+    check_within(store.k64[entry, USE], 0, len(state.predictor.history.pins), "the row of a key")

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
-from penstock.engine.policy_race import Contest, Follower
+from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.engine.triple_join import LinkedBatch
 from penstock.errors import PolicyOptionError
 from penstock.joins.follower import least_of
 from penstock.linked.plan.plan import Plan
 from penstock.linked.run.caches import Caches, Findings, LinkedConfig, bytes_of
-from penstock.linked.run.policy_switch import settled
+from penstock.linked.run.policy_switch import switched
 from penstock.linked.triples import Triples
 from penstock.policies import Policy
 
@@ -40,7 +40,7 @@ def candidates_of(policy: Policy) -> list[Policy]:
     return list(found)
 
 
-class QueryChooser(Follower[Policy]):
+class QueryFollower(Follower[Policy]):
     """The small caches and their results lately.
 
     Every triple asks the small caches, but only those of a sample are let in, and the room there is scaled
@@ -105,19 +105,19 @@ class QueryChooser(Follower[Policy]):
             return None
         for i, (caches, batch) in enumerate(zip(self.small or (), batches, strict=True)):
             part = cut(batch, slice(start, stop))
-            if self.contest.pausing:  # facts end all the same
+            if self.race.pausing:  # facts end all the same
                 part = cut(part, np.flatnonzero(part.closes >= 0))
             arrivals = len(part.arrivals)
             if arrivals:
                 findings = Findings(self.plan.patterns, arrivals)
                 caches.run(part, findings, 0, arrivals)
-                self.contest.tally(i, findings.out.counts.sum())
+                self.race.tally(i, findings.out.counts.sum())
         return self.led(stop - start, total)
 
     def warm(self, batch: LinkedBatch) -> None:
         """Load or compile all that may be needed later, on nothing."""
         for policy in self.policies if self.halvings is not None else ():
-            fresh = settled(Caches(self.config, self.plan, self.policy), policy, batch.columns)
+            fresh = switched(Caches(self.config, self.plan, self.policy), policy, batch.columns)
             fresh.run(batch, Findings(self.plan.patterns, 0), 0, 0)
 
     @property
@@ -131,12 +131,12 @@ class QueryChooser(Follower[Policy]):
     def parts(self) -> tuple[Any, ...]:
         """What makes it up, to be stored."""
         small = None if self.small is None else tuple((each.config, each.parts) for each in self.small)
-        return self.contest.pack(), small
+        return self.race.pack(), small
 
     @parts.setter
     def parts(self, stored: tuple[Any, ...]) -> None:
-        contest, small = stored
-        self.contest, self.small = Contest.unpack(contest), None
+        race, small = stored
+        self.race, self.small = PolicyRace.unpack(race), None
         if small is not None:
             self.small = [Caches(config, self.plan) for config, _ in small]
             for caches, (_, parts) in zip(self.small, small, strict=True):

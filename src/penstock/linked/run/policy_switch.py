@@ -9,17 +9,17 @@ from penstock.engine.conditions import Columns
 from penstock.engine.policy_switch import MOST
 from penstock.engine.store import ARRIVAL, ROW, STREAM, TIME
 from penstock.engine.triple_index import EAGER, LAST_USE, USED
-from penstock.engine.triple_switch import LinkedSettlers, settle_linked
+from penstock.engine.triple_switch import CarriedTriples, reenter_triples
 from penstock.joins.policy_switch import OF_THE_STORE
 from penstock.linked.run.caches import Caches
 from penstock.policies import Policy
 
 
-def settlers_of(caches: Caches) -> LinkedSettlers:
+def carried_tuples(caches: Caches) -> CarriedTriples:
     """The cached tuples, and what they have been used for."""
     store, index, live = caches.store, caches.index, caches.live
     uses = index.uses[live]
-    return LinkedSettlers(
+    return CarriedTriples(
         stream=store.t32[live, STREAM].astype(np.int64),
         cache=index.cache[live].astype(np.int64),
         row=store.t64[live, ROW],
@@ -31,9 +31,9 @@ def settlers_of(caches: Caches) -> LinkedSettlers:
     )
 
 
-def settled(before: Caches, policy: Policy, columns: Columns) -> Caches:
+def switched(before: Caches, policy: Policy, columns: Columns) -> Caches:
     """Caches with the same tuples, counters and clocks, and another policy in charge of them."""
-    settlers = settlers_of(before)
+    carried = carried_tuples(before)
     after = Caches(before.config, before.plan, policy)
     store, old = after.store, before.store
     kept = store.meta[OF_THE_STORE].copy()
@@ -42,14 +42,14 @@ def settled(before: Caches, policy: Policy, columns: Columns) -> Caches:
     store.clock[:], store.random[:] = old.clock, old.random
     after.index = after.index._replace(counts=before.index.counts)
     if after.index.meta[EAGER]:
-        settlers = settlers._replace(matches=(settlers.uses[:, USED] > 0).astype(np.int64))
-    used = np.flatnonzero(settlers.matches > 0)
-    n = len(settlers.row)
+        carried = carried._replace(matches=(carried.uses[:, USED] > 0).astype(np.int64))
+    used = np.flatnonzero(carried.matches > 0)
+    n = len(carried.row)
     # A use comes before what the same arrival has let in.
-    number = np.concatenate([2 * settlers.arrival + 1, 2 * settlers.uses[used, LAST_USE].astype(np.int64)])
+    number = np.concatenate([2 * carried.arrival + 1, 2 * carried.uses[used, LAST_USE].astype(np.int64)])
     events = np.concatenate([np.arange(n), n + used])[np.argsort(number, kind="stable")]
     with expecting(n, apart=True):
-        settle_linked(
-            after.policy, store, after.index, after.expiry, after.plan.scheme, columns, settlers, events
+        reenter_triples(
+            after.policy, store, after.index, after.expiry, after.plan.scheme, columns, carried, events
         )
     return after

@@ -22,9 +22,9 @@ from penstock.engine.store import (
 )
 from penstock.engine.triple_join import LinkedBatch
 from penstock.linked.run.caches import Caches, Findings, LinkedConfig, exact_count_bytes
-from penstock.linked.run.follower import QueryChooser
+from penstock.linked.run.follower import QueryFollower
 from penstock.linked.run.operands import columns_of, masks_of
-from penstock.linked.run.policy_switch import settled
+from penstock.linked.run.policy_switch import switched
 from penstock.linked.run.results import Known, project, surviving
 from penstock.linked.run.snapshot_checks import check_caches, check_held
 from penstock.linked.terms import Terms
@@ -52,8 +52,8 @@ class LinkedState:
 
     def __init__(self, config: LinkedConfig, terms: Terms | None = None) -> None:
         self.config, self.plan = config, config.plan()
-        self.chooser = QueryChooser(config, self.plan) if config.policy.chooses else None
-        self.caches = Caches(config, self.plan, None if self.chooser is None else self.chooser.policy)
+        self.follower = QueryFollower(config, self.plan) if config.policy.chooses else None
+        self.caches = Caches(config, self.plan, None if self.follower is None else self.follower.policy)
         self.terms = Terms() if terms is None else terms
         self.held: Triples | None = None  # what cached tuples refer to
         self.held_mask = np.empty(0, np.int64)
@@ -84,7 +84,7 @@ class LinkedState:
         columns, conditions = columns_of(self.plan, triples, mask, self.terms)
         closes = _closed(triples, before) if triples.closes.any() else np.empty(0, np.int64)
         batch = LinkedBatch(columns, conditions, arrivals, closes, np.empty(0, bool))
-        beside = [] if self.chooser is None else self.chooser.open(triples, batch)
+        beside = [] if self.follower is None else self.follower.open(triples, batch)
         findings = self._find(batch, beside, collect or bool(self.plan.late), log)
         found = findings.solutions
         known = Known(triples, columns.end, _closers(triples, closes, before))
@@ -128,15 +128,15 @@ class LinkedState:
         entries = self.caches.buffered + 4 * (n + patterns) if log else 0
         findings, done = Findings(patterns, n, collect, entries), 0
         while True:
-            chunk = CHUNK if self.chooser is None else min(CHUNK, self.chooser.contest.left)
+            chunk = CHUNK if self.follower is None else min(CHUNK, self.follower.race.left)
             start, done = done, min(n, done + chunk)
             self.caches.run(batch, findings, start, done)
-            if self.chooser is not None:
+            if self.follower is not None:
                 total = int(self.caches.store.meta[MATCHED])
-                leader = self.chooser.attend(beside, start, done, total)
+                leader = self.follower.attend(beside, start, done, total)
                 if leader is not None:
-                    self.chooser.change(leader)
-                    self.caches = settled(self.caches, leader, batch.columns)
+                    self.follower.change(leader)
+                    self.caches = switched(self.caches, leader, batch.columns)
             if done == n:
                 return findings
 
@@ -144,10 +144,10 @@ class LinkedState:
         """Load or compile the kernels by processing nothing."""
         nothing = Triples.none(self.config.scale)
         self.process(nothing, collect=False)
-        if self.chooser is not None and self.plan.patterns > 1:
+        if self.follower is not None and self.plan.patterns > 1:
             mask = np.empty(0, np.int64)
             columns, conditions = columns_of(self.plan, nothing, mask, self.terms)
-            self.chooser.warm(LinkedBatch(columns, conditions, mask, mask, np.empty(0, bool)))
+            self.follower.warm(LinkedBatch(columns, conditions, mask, mask, np.empty(0, bool)))
         self.seconds = 0.0
         return self
 
@@ -155,7 +155,7 @@ class LinkedState:
         """Keep only the rows, and the terms, that cached tuples refer to."""
         if self.held is None:
             return
-        small = [] if self.chooser is None else self.chooser.small or []
+        small = [] if self.follower is None else self.follower.small or []
         rows = np.unique(np.concatenate([each.rows() for each in (self.caches, *small)]))
         places = np.zeros(len(self.held) + 1, np.int64)
         places[rows] = np.arange(len(rows))
@@ -185,12 +185,12 @@ class LinkedState:
     @property
     def choice(self) -> Choice | None:
         """Which policy runs and what the others are estimated to achieve, where a policy is followed."""
-        return None if self.chooser is None else self.chooser.choice()
+        return None if self.follower is None else self.follower.choice()
 
     @property
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed, and of the small caches of a policy that chooses."""
-        return self.caches.bytes + (0 if self.chooser is None else self.chooser.bytes)
+        return self.caches.bytes + (0 if self.follower is None else self.follower.bytes)
 
     @property
     def count_bytes(self) -> int:
@@ -218,15 +218,15 @@ class LinkedState:
         if self.held is not None:
             check_held(self.held, self.held_mask, self.terms, self.plan.patterns)
             columns, _ = columns_of(self.plan, self.held, self.held_mask, self.terms)
-        running = None if self.chooser is None else self.chooser.policy
-        small = [] if self.chooser is None else self.chooser.small or []
+        running = None if self.follower is None else self.follower.policy
+        small = [] if self.follower is None else self.follower.small or []
         check_caches(self.caches, self.config.build(self.plan, running), rows, columns)
         for each in small:
             check_caches(each, each.config.build(self.plan), rows, columns)
 
     def check(self) -> None:
         """Assert every invariant of the store, the caches and the policy."""
-        for caches in (self.caches, *((self.chooser and self.chooser.small) or ())):
+        for caches in (self.caches, *((self.follower and self.follower.small) or ())):
             caches.check()
 
 

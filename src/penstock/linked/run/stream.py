@@ -221,7 +221,7 @@ class QueryState:
         self.options, self.policy, self.budget = options, fresh.policy, fresh.budget
         if old is None or old.held is None:  # a query of one pattern holds nothing
             return True
-        old.chooser = None  # what only its small caches have is not needed any more
+        old.follower = None  # what only its small caches have is not needed any more
         old.compact()
         order = np.lexsort((old.held.row, old.held.stream, old.held.start))
         held = old.held.take(order)
@@ -249,7 +249,7 @@ class QueryState:
             "terms": state.terms.stored,
             "counters": (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds),
         }
-        parts = state.caches.parts, state.chooser and state.chooser.parts
+        parts = state.caches.parts, state.follower and state.follower.parts
         return snapshots.pack(state.config, None, parts, extra)
 
     @classmethod
@@ -270,11 +270,11 @@ class QueryState:
             restored.planned = extra["planned"]
             if isinstance(config, _Empty):
                 return restored
-            caches, chooser = parts
+            caches, follower = parts
             state = LinkedState(config, Terms.from_stored(extra["terms"]))
-            if state.chooser is not None:
-                state.chooser.parts = chooser
-                state.caches.running = state.chooser.policy
+            if state.follower is not None:
+                state.follower.parts = follower
+                state.caches.running = state.follower.policy
             state.caches.parts = caches
             state.held = None if extra["held"] is None else Triples(**extra["held"])
             state.held_mask = extra["mask"]

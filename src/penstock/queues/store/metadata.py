@@ -87,7 +87,7 @@ def _checksum(content: dict[str, Any]) -> int:
     return int(google_crc32c.value(json.dumps(plain).encode()))
 
 
-def settle(folder: Path, queues: int, durable: bool, schema: Any, disk: Disk) -> Items:
+def open_metadata(folder: Path, queues: int, durable: bool, schema: Any, disk: Disk) -> Items:
     """Make a folder one of queues, or see that it is one of these; how its items become bytes."""
     if (folder / META).exists():
         found = describe(folder)

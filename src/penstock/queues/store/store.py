@@ -37,7 +37,7 @@ from penstock.queues.store.disk import Disk
 from penstock.queues.store.lanes import Block, Delivery, Lane
 from penstock.queues.store.lock import Lock
 from penstock.queues.store.marks import CHECK, COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS
-from penstock.queues.store.metadata import settle
+from penstock.queues.store.metadata import open_metadata
 from penstock.queues.store.recovery import examine, marked_row, producer_tag, recover
 from penstock.queues.store.segments import Segments
 from penstock.queues.store.spiller import Spiller, pieces
@@ -86,7 +86,7 @@ class Store:
         try:
             self.lock = Lock(self.folder)
             try:
-                self.items = settle(self.folder, queues, self.durable, schema, self.disk)
+                self.items = open_metadata(self.folder, queues, self.durable, schema, self.disk)
                 self._open(queues, salvage)
             except BaseException:
                 self.closed = True

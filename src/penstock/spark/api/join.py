@@ -192,10 +192,10 @@ def bounded_join(
     session.check_workers(spark)
     if streaming:
         session.prepare(spark)
-        parcels = joined_in_stream(prepared, spec, JoinProcessor)
+        output_blobs = joined_in_stream(prepared, spec, JoinProcessor)
     else:
-        parcels = joined_in_batch(prepared, spec)
-    return metrics.observed(parcels, spec, T.StructType(fields), name)
+        output_blobs = joined_in_batch(prepared, spec)
+    return metrics.observed(output_blobs, spec, T.StructType(fields), name)
 
 
 def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:

@@ -25,7 +25,7 @@ from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, labels, share
 from penstock.spark.runtime.join_schema import mapped, quoted
 from penstock.spark.runtime.lookup_processor import PACKED_LOOKUP, LookupProcessor, told
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
 from penstock.spark.runtime.packer import BLOB, BUCKET, LABEL, PIECE, TASK, to_blob
 
 HOW = {"left": "null", "inner": "drop"}
@@ -123,16 +123,16 @@ def lookup_join(
     session.check_workers(stream.sparkSession)
     if stream.isStreaming:
         session.prepare(stream.sparkSession)
-        parcels = (
+        output_blobs = (
             mapped(prepared, _packer(tags), PACKED_LOOKUP)
             .groupBy(LABEL)
-            .transformWithStateInPandas(LookupProcessor(lookup, names), parcel_fields(None), "Append", "None")
+            .transformWithStateInPandas(LookupProcessor(lookup, names), blob_fields(None), "Append", "None")
         )
     else:
         tag = F.element_at(F.array(*[F.lit(label) for label in tags]), F.col(BUCKET) + 1)
         sent = prepared.withColumn(LABEL, tag).repartition(count, LABEL).drop(LABEL)
-        parcels = mapped(sent, _runner(lookup, names), parcel_fields(None))
-    rows = parcels.observe(name, *_metrics()).filter(F.col(ROWS).isNotNull()).select(ROWS)
+        output_blobs = mapped(sent, _runner(lookup, names), blob_fields(None))
+    rows = output_blobs.observe(name, *_metrics()).filter(F.col(ROWS).isNotNull()).select(ROWS)
     return rows.mapInArrow(unpacker(fields, {}), fields)
 
 
@@ -192,7 +192,7 @@ def _runner(lookup: LookupCache, names: tuple[str, ...]) -> Callable[[Any], Iter
     """A function for `mapInArrow` that runs the buckets of a partition, which are one as a rule."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        fields = parcel_fields(None)
+        fields = blob_fields(None)
         states: dict[int, LookupState] = {}
         for batch in batches:
             for number, rows in _by_bucket(batch):

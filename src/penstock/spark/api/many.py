@@ -150,10 +150,10 @@ def bounded_join_many(
     session.check_workers(spark)
     if frames[0].isStreaming:
         session.prepare(spark)
-        parcels = joined_in_stream(prepared, spec, ManyProcessor)
+        output_blobs = joined_in_stream(prepared, spec, ManyProcessor)
     else:
-        parcels = joined_in_batch(prepared, spec, ManyBucket)
-    return metrics.observed(parcels, spec, T.StructType(fields), name)
+        output_blobs = joined_in_batch(prepared, spec, ManyBucket)
+    return metrics.observed(output_blobs, spec, T.StructType(fields), name)
 
 
 def _bucket_count(given: int | None, budget: Tuples, joins: Joins, partitions: int) -> int:

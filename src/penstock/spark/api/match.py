@@ -28,7 +28,7 @@ from penstock.spark.runtime.event_packer import BUCKET, LABEL, PACKED, event_pac
 from penstock.spark.runtime.event_processor import EventProcessor
 from penstock.spark.runtime.join_schema import mapped, quoted, types_of
 from penstock.spark.runtime.keys import is_collated, refuse_collated
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
 from penstock.spark.runtime.pattern_bucket import Figures, Matcher
 from penstock.spark.runtime.pattern_stream import END, START, MatchSpec
 from penstock.window import Within
@@ -150,14 +150,14 @@ def match_pattern(
     session.check_workers(events.sparkSession)
     if events.isStreaming:
         session.prepare(events.sparkSession)
-        parcels = _in_stream(prepared, spec, buckets)
+        output_blobs = _in_stream(prepared, spec, buckets)
     else:
-        parcels = _in_batch(prepared, spec, buckets)
+        output_blobs = _in_batch(prepared, spec, buckets)
     sums = [
         F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
         for counter in asdict(Figures())
     ]
-    rows = parcels.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    rows = output_blobs.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
     return rows.mapInArrow(unpacker(T.StructType(fields), {}), T.StructType(fields))
 
 
@@ -238,10 +238,10 @@ def _some(kind: pa.DataType, size: int) -> pa.Array:
 
 
 def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
-    """Packed rows, grouped by bucket, through the stateful operator; parcels come out."""
+    """Packed rows, grouped by bucket, through the stateful operator; output_blobs come out."""
     packed = mapped(prepared, event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
     return packed.groupBy(LABEL).transformWithStateInPandas(
-        MatchProcessor(spec), parcel_fields(None), "Append", "None"
+        MatchProcessor(spec), blob_fields(None), "Append", "None"
     )
 
 
@@ -260,7 +260,7 @@ def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     # Nulls last, where Arrow has them in a stream.
     columns = [_sortable(prepared, name).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
     ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
-    return mapped(ordered, _runner(spec), parcel_fields(None))
+    return mapped(ordered, _runner(spec), blob_fields(None))
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
@@ -277,7 +277,7 @@ def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
         def out(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
             total.matches += sum(table.num_rows for table in tables)
             for blob in blobs_of(tables):
-                yield to_batch(parcel_fields(None), **{ROWS: blob})
+                yield to_batch(blob_fields(None), **{ROWS: blob})
 
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -294,6 +294,6 @@ def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
                 total.events += rows.num_rows
                 yield from out(matcher.ordered(rows))
         yield from out(matcher.finish())
-        yield to_batch(parcel_fields(None), **{FIGURES: json.dumps(asdict(total))})
+        yield to_batch(blob_fields(None), **{FIGURES: json.dumps(asdict(total))})
 
     return run

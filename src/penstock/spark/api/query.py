@@ -26,7 +26,7 @@ from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, labels, share
 from penstock.spark.runtime.event_processor import EventProcessor
 from penstock.spark.runtime.join_schema import quoted, types_of
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_batch, unpacker
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
 from penstock.spark.runtime.query_bucket import (
     BUCKET,
     END,
@@ -134,18 +134,18 @@ def stream_query(
     if united.isStreaming:
         session.prepare(united.sparkSession)
         packed = united.mapInArrow(query_packer(spec, labels(count)), PACKED)
-        parcels = packed.groupBy(LABEL).transformWithStateInPandas(
-            QueryProcessor(spec, labels(count)), parcel_fields(None), "Append", "None"
+        output_blobs = packed.groupBy(LABEL).transformWithStateInPandas(
+            QueryProcessor(spec, labels(count)), blob_fields(None), "Append", "None"
         )
     else:
-        parcels = _in_batch(united, spec)
+        output_blobs = _in_batch(united, spec)
     sums = [
         F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
         for counter in asdict(Figures())
         if counter != "choice"
     ]
     choices = F.collect_list(F.get_json_object(FIGURES, "$.choice")).alias("choices")
-    rows = parcels.observe(name, *sums, choices).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    rows = output_blobs.observe(name, *sums, choices).filter(F.col(ROWS).isNotNull()).select(ROWS)
     found = rows.mapInArrow(unpacker(fields, {}), fields)
     return found.dropDuplicates() if query.query.distinct else found
 
@@ -289,7 +289,7 @@ def _in_batch(united: DataFrame, spec: QuerySpec) -> DataFrame:
     dealt = T.StructType([*united.schema.fields, T.StructField(BUCKET, T.IntegerType())])
     spread = united.mapInArrow(query_dealer(spec), dealt)
     ordered = spread.repartition(spec.buckets, F.col(BUCKET)).sortWithinPartitions(BUCKET, *SORTED)
-    return ordered.mapInArrow(_runner(spec), parcel_fields(None))
+    return ordered.mapInArrow(_runner(spec), blob_fields(None))
 
 
 def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
@@ -300,7 +300,7 @@ def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
             total.evicted += done.figures.evicted
             total.held += done.figures.held
             said = json.dumps({"choice": done.figures.choice})
-            return to_batch(parcel_fields(None), **{FIGURES: said})
+            return to_batch(blob_fields(None), **{FIGURES: said})
 
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -317,9 +317,9 @@ def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
                 total.triples += last - first
                 total.results += sum(found.num_rows for found in tables)
                 for blob in blobs_of(tables):
-                    yield to_batch(parcel_fields(None), **{ROWS: blob})
+                    yield to_batch(blob_fields(None), **{ROWS: blob})
         if querier is not None:
             yield told(querier)
-        yield to_batch(parcel_fields(None), **{FIGURES: json.dumps(asdict(total))})
+        yield to_batch(blob_fields(None), **{FIGURES: json.dumps(asdict(total))})
 
     return run

@@ -1,7 +1,7 @@
 """`PipelineMonitor`: what a running join finds and loses, in the terminal and for Prometheus.
 
-Spark hands the figures of every batch to a listener. Here they are added up in a `Tally`, from which the
-terminal and Prometheus are told.
+Spark hands the figures of every batch to a listener. Here they are added up in `RunningTotals`, which feeds
+the terminal and Prometheus.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.joins.late import MOST_LATE
 from penstock.spark.monitor.progress import beside
 from penstock.spark.monitor.prometheus import Exporter
 from penstock.spark.monitor.terminal import View
-from penstock.spark.monitor.totals import Tally
+from penstock.spark.monitor.totals import RunningTotals
 from penstock.spark.runtime.metrics import figures_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PipelineMonitor:
         self.url: str | None = None
         self._spark, self._console = spark, console
         self._port, self._address = prometheus_port, address
-        self._tally = Tally()
+        self._totals = RunningTotals()
         self._record = None if record is None else Path(record)
         if self._record is not None and (self._record.is_dir() or not self._record.parent.is_dir()):
             raise PenstockError(
@@ -124,25 +124,25 @@ class PipelineMonitor:
         `recall` is None where it is unknown; with `recall_at_most` it is an upper bound.
         """
         with self._news:
-            return self._tally.totals()
+            return self._totals.totals()
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """The figures of each of the last thousand batches."""
         with self._news:
-            return list(self._tally.history)
+            return list(self._totals.history)
 
     def __rich__(self) -> RenderableType:
         """The table that is shown."""
         with self._news:
-            tally = self._tally
-            return View(self.name, self.state, tally.streams, list(tally.history)[-8:], tally.totals())
+            totals = self._totals
+            return View(self.name, self.state, totals.streams, list(totals.history)[-8:], totals.totals())
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The names of the streams whose figures these are."""
         with self._news:
-            return self._tally.streams
+            return self._totals.streams
 
     def _progressed(self, progress: Any) -> None:
         """A batch is done."""
@@ -153,7 +153,7 @@ class PipelineMonitor:
                 return
             self._ours.add(str(progress["runId"]))
             self.state = "running"
-            self._tally.add(
+            self._totals.add(
                 figures,
                 batch=progress["batchId"],
                 rows=progress["numInputRows"] or 0,
@@ -163,15 +163,15 @@ class PipelineMonitor:
                 **beside(progress),
             )
             self._warn(str(progress["runId"]))
-            self._tell(self._told(self._tally.history[-1]))
+            self._tell(self._told(self._totals.history[-1]))
             self._news.notify_all()
 
     def _warn(self, run: str) -> None:
         """Log, once per query, that many of its rows come late, or that its sample is biased."""
-        last = self._tally.history[-1]
+        last = self._totals.history[-1]
         found = {
-            "late": last["late_share"] > MOST_LATE and self._tally.late_advice(),
-            "crowded": last["crowded"] > 0 and self._tally.sample_advice(),
+            "late": last["late_share"] > MOST_LATE and self._totals.late_advice(),
+            "crowded": last["crowded"] > 0 and self._totals.sample_advice(),
         }
         for what, advice in found.items():
             if advice and (run, what) not in self._warned:
@@ -208,7 +208,7 @@ class PipelineMonitor:
         board = Board(self.name)
         served = Dashboard(board, port, address)
         with self._news:
-            for each in self._tally.history:
+            for each in self._totals.history:
                 board.post(self._told(each))
             self._boards.append(board)
         self._open.callback(served.close)
@@ -216,7 +216,7 @@ class PipelineMonitor:
 
     def _told(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A batch as pages and files are told of it."""
-        about = {"state": self.state, "streams": list(self._tally.streams), "advice": self._tally.advice()}
+        about = {"state": self.state, "streams": list(self._totals.streams), "advice": self._totals.advice()}
         return batch | about
 
     def _tell(self, told: dict[str, Any]) -> None:

@@ -15,14 +15,14 @@ REMEMBERED = 1_000  # batches in the history
 HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
 
 
-class Tally:
+class RunningTotals:
     """What the batches of a join add up to.
 
-    >>> from penstock.spark.monitor.totals import Tally
-    >>> tally = Tally()
+    >>> from penstock.spark.monitor.totals import RunningTotals
+    >>> totals = RunningTotals()
     >>> row = {"bucket": 0, "results": 30, "missed": 10.0, "evicted_left": 7, "buffered_left": 4}
-    >>> tally.add(row | {"buckets": [row]}, batch=0)
-    >>> tally.totals()["results"], tally.totals()["recall"], tally.totals()["evicted_per_bucket"]
+    >>> totals.add(row | {"buckets": [row]}, batch=0)
+    >>> totals.totals()["results"], totals.totals()["recall"], totals.totals()["evicted_per_bucket"]
     (30, 0.75, {0: 7})
     """
 

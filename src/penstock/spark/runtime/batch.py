@@ -20,7 +20,7 @@ from penstock.spark.runtime.bucket_labels import labels
 from penstock.spark.runtime.join_bucket import Batch, Bucket
 from penstock.spark.runtime.join_schema import quoted
 from penstock.spark.runtime.join_spec import Spec
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_batch
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch
 from penstock.spark.runtime.packer import BUCKET, LABEL, SIDE, is_usable, with_time
 from penstock.spark.runtime.processor import told
 
@@ -28,7 +28,7 @@ ORDER, SORT = "_penstock_order", "_penstock_sort"
 
 
 def joined_in_batch(prepared: list[DataFrame], spec: Spec, kind: type[Bucket] = Bucket) -> DataFrame:
-    """All streams in one sorted table, bucket by bucket, through the operator; parcels come out."""
+    """All streams in one sorted table, bucket by bucket, through the operator; output_blobs come out."""
     tags = F.array(*[F.lit(label) for label in labels(spec.buckets)])
     sides = range(len(prepared))
     hidden = list(dict.fromkeys(name for side in sides for name in _hidden(spec, side)))
@@ -55,7 +55,7 @@ def joined_in_batch(prepared: list[DataFrame], spec: Spec, kind: type[Bucket] = 
     assert both is not None
     ordered = both.repartition(spec.buckets, LABEL).sortWithinPartitions(LABEL, SORT, SIDE, ORDER)
     names = [_carried(frame, spec, side) for side, frame in enumerate(prepared)]
-    return ordered.mapInArrow(_runner(spec, names, kind), parcel_fields(None))
+    return ordered.mapInArrow(_runner(spec, names, kind), blob_fields(None))
 
 
 def _sortable(spec: Spec, prepared: list[DataFrame]) -> T.DataType:
@@ -93,7 +93,7 @@ def _runner(spec: Spec, names: list[list[str]], kind: type[Bucket]) -> Callable[
                 batch.skipped = rows.num_rows - sum(part.num_rows for _, part in batch.blobs)
                 for tables in bucket.process(batch):
                     for blob in blobs_of(tables):
-                        yield to_batch(parcel_fields(None), **{ROWS: blob})
+                        yield to_batch(blob_fields(None), **{ROWS: blob})
         if bucket is not None:
             yield _told(bucket, number)
 
@@ -102,7 +102,7 @@ def _runner(spec: Spec, names: list[list[str]], kind: type[Bucket]) -> Callable[
 
 def _told(bucket: Bucket, number: int) -> pa.RecordBatch:
     """The figures of a bucket that is done."""
-    return to_batch(parcel_fields(None), **{FIGURES: told(number, bucket.whole)})
+    return to_batch(blob_fields(None), **{FIGURES: told(number, bucket.whole)})
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

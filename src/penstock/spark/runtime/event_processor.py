@@ -11,9 +11,9 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_frame
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_frame
 from penstock.spark.runtime.packer import REGISTER
-from penstock.spark.runtime.state_log import Ledger
+from penstock.spark.runtime.state_log import StateLog
 
 
 class EventProcessor(StatefulProcessor):
@@ -30,12 +30,12 @@ class EventProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
-        self.ledger = Ledger(handle, self.kind)
+        self.state_log = StateLog(handle, self.kind)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
         """The packed events of one bucket for one batch, or word of the query as a whole."""
         if int(key[0]) == REGISTER:
-            self.ledger.register(self.spec)
+            self.state_log.register(self.spec)
             return
         pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
         pieces.sort(key=lambda piece: (piece.task, piece.piece))
@@ -45,14 +45,14 @@ class EventProcessor(StatefulProcessor):
             skipped=sum(int(getattr(piece, "skipped", 0)) for piece in pieces),
             latest=max(seen, default=None),
         )
-        opened = self.ledger.open(self.spec_of(int(key[0])))
+        opened = self.state_log.open(self.spec_of(int(key[0])))
         found = opened.bucket.process(batch)
         figures = opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
-        figures.state_written = self.ledger.commit(opened, batch)
+        figures.state_written = self.state_log.commit(opened, batch)
         for blob in blobs_of(found):
-            yield to_frame(parcel_fields(None), **{ROWS: blob})
-        yield to_frame(parcel_fields(None), **{FIGURES: json.dumps(asdict(figures))})
+            yield to_frame(blob_fields(None), **{ROWS: blob})
+        yield to_frame(blob_fields(None), **{FIGURES: json.dumps(asdict(figures))})
 
     def close(self) -> None:
         """Nothing to give back: buckets stay remembered for the next batch."""

@@ -24,7 +24,7 @@ from penstock.payload import row_bytes
 from penstock.spark.runtime.figures import Figures
 from penstock.spark.runtime.join_spec import LEFT, RIGHT
 from penstock.spark.runtime.packer import CHECK, FARTHEST, KEY, TIME, from_blob, to_blob
-from penstock.spark.runtime.payload_table import Arena
+from penstock.spark.runtime.payload_table import PayloadTable
 
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows that have left may take a quarter of what is there
@@ -83,7 +83,7 @@ class Bucket:
     def __init__(self, spec: Any, state: Any = None) -> None:
         self.spec = spec
         self.state = state or spec.start()
-        self.arenas = [Arena() for _ in spec.sides]
+        self.payload_tables = [PayloadTable() for _ in spec.sides]
         self.watermark = -1  # of the batch before: what is older is late by Spark's rules
         self.figures = Figures.of(spec.streams)
         self.whole = Figures.of(spec.streams)  # of all batches
@@ -116,7 +116,9 @@ class Bucket:
             return iter(()), []
         archive, self._unreported = self._unreported, []
         archive += self._archive(out.log, first, time[order])
-        tables = tuple(arena.table for arena in self.arenas)  # as they are now: tidying renumbers
+        tables = tuple(
+            payload_table.table for payload_table in self.payload_tables
+        )  # as they are now: tidying renumbers
         results = self._results(out, tables)
         self._tidy()
         return results, archive
@@ -141,7 +143,10 @@ class Bucket:
         """Let the buffered tuples enter a fresh state; the log of the evictions, and the tuples' times."""
         sizes = None
         if fresh.config.payload is not None:
-            sizes = [row_bytes(arena.table) if arena.rows else np.empty(0, np.int64) for arena in self.arenas]
+            sizes = [
+                row_bytes(payload_table.table) if payload_table.rows else np.empty(0, np.int64)
+                for payload_table in self.payload_tables
+            ]
         log, times = fresh.take_over(old, sizes)
         return log, times
 
@@ -179,7 +184,7 @@ class Bucket:
         return np.empty(0, np.int64) if table is None else table[KEY].to_numpy()
 
     def _take_in(self, side: int, batch: Batch) -> tuple[np.ndarray, ...]:
-        """Put the rows of a side into its arena; their keys, times, row numbers and sizes."""
+        """Put the rows of a side into its payload_table; their keys, times, row numbers and sizes."""
         parts = [part for which, part in batch.blobs if which == side]
         tables = [part if isinstance(part, pa.Table) else from_blob(part) for part in parts]
         if not tables:
@@ -198,7 +203,7 @@ class Bucket:
         key, time = self._keys(side, table), table[TIME].to_numpy()
         table = table.drop_columns([*self.spec.codes(side), TIME])
         size = row_bytes(table) if self._sized else np.zeros(len(key), np.int64)
-        first = self.arenas[side].append(table)
+        first = self.payload_tables[side].append(table)
         return key, time, np.arange(first, first + len(key)), size
 
     def _follow_watermark(self, watermark: int) -> None:
@@ -241,7 +246,7 @@ class Bucket:
             told = log[(log[:, 1] == side) & np.isin(log[:, 0], list(EVENTS))]
             if len(told) == 0:
                 continue
-            rows = self.arenas[side].take(told[:, 2])
+            rows = self.payload_tables[side].take(told[:, 2])
             columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
             columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
             columns[EVENT] = pa.array([EVENTS[kind] for kind in told[:, 0].tolist()])
@@ -270,25 +275,28 @@ class Bucket:
 
     def _tidy(self) -> None:
         """Forget the rows of tuples that have left, once they are more than a fifth or the budget is full."""
-        for side, arena in enumerate(self.arenas):
+        for side, payload_table in enumerate(self.payload_tables):
             rows = self.state.rows(side)
             self.figures.buffered[self.spec.streams[side]] = len(rows)
-            if arena.rows > SLACK * len(rows):
-                self.state.rename_rows(side, arena.keep(rows))
+            if payload_table.rows > SLACK * len(rows):
+                self.state.rename_rows(side, payload_table.keep(rows))
         if self._bytes() > self.spec.most_bytes:
-            for side, arena in enumerate(self.arenas):
-                self.state.rename_rows(side, arena.keep(self.state.rows(side)))
+            for side, payload_table in enumerate(self.payload_tables):
+                self.state.rename_rows(side, payload_table.keep(self.state.rows(side)))
         self.figures.peak_bytes = self._bytes()
         self.figures.budget_rows, self.figures.budget_bytes = self.spec.share
         self.whole.add(self.figures)
 
     def _bytes(self) -> int:
-        kept = sum(arena.nbytes for arena in self.arenas)
+        kept = sum(payload_table.nbytes for payload_table in self.payload_tables)
         return self.state.table_bytes + self.state.peak_beyond + kept
 
     def to_bytes(self) -> bytes:
         """All of it, for a snapshot."""
-        payload = [to_blob(arena.table) if arena.table is not None else b"" for arena in self.arenas]
+        payload = [
+            to_blob(payload_table.table) if payload_table.table is not None else b""
+            for payload_table in self.payload_tables
+        ]
         state = self.state.snapshot()
         head = struct.pack(f"<{1 + len(payload)}Q", len(state), *map(len, payload))
         packed = pa.compress(b"".join(payload), codec="zstd", asbytes=True) if any(payload) else b""
@@ -314,7 +322,7 @@ class Bucket:
         bucket.watermark = watermark
         ends = np.cumsum([0, *sizes])
         parts = [whole[first:last] for first, last in pairwise(ends.tolist())]
-        bucket.arenas = [Arena(from_blob(part) if part else None) for part in parts]
+        bucket.payload_tables = [PayloadTable(from_blob(part) if part else None) for part in parts]
         return bucket
 
 

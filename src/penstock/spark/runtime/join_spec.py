@@ -68,7 +68,7 @@ def fixed_types(
 
 
 class Spec(ABC):
-    """What buckets, their ledger and the operator need to know of a join."""
+    """What buckets, their state_log and the operator need to know of a join."""
 
     buckets: int
     unit: str  # of the times

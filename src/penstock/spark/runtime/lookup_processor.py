@@ -15,7 +15,7 @@ from penstock.errors import SnapshotError
 from penstock.lookup.cache import LookupCache
 from penstock.lookup.state import LookupState
 from penstock.lookup.stats import LookupStats
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_frame
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_frame
 from penstock.spark.runtime.packer import BLOB, LABEL, PIECE, TASK, from_blob
 from penstock.spark.runtime.state_log import IDLE, PART
 
@@ -54,7 +54,7 @@ class LookupProcessor(StatefulProcessor):
         before = state.stats
         out = state.process(events, self.names)
         self._commit(state)
-        fields = parcel_fields(None)
+        fields = blob_fields(None)
         for blob in blobs_of([out]):
             yield to_frame(fields, **{ROWS: blob})
         yield to_frame(fields, **{FIGURES: json.dumps(told(before, state.stats))})

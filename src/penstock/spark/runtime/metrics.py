@@ -1,7 +1,7 @@
 """The figures of a running join, as metrics that Spark observes and hands to listeners with every batch.
 
-Each bucket says at the end of a batch what the batch did, in a parcel of its own; here these are added up
-and taken out again, and the parcels with rows unpacked, so that nobody downstream sees either.
+At the end of a batch each bucket adds a row with its figures to its blobs. Here these rows are added up
+and removed, and the blobs are unpacked, so that nobody downstream sees either.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from penstock.spark.runtime.output_blobs import FIGURES, ROWS, unpacker
 METRIC = "join"  # the one observed metric: a row with the sums, and the buckets one by one
 
 
-def observed(parcels: DataFrame, spec: Spec, fields: T.StructType, name: str | Observation) -> DataFrame:
-    """The rows of a join; the figures among the parcels become an observed metric of this name."""
-    rows = parcels.observe(name, _metric(spec.streams)).filter(F.col(ROWS).isNotNull()).select(ROWS)
+def observed(output_blobs: DataFrame, spec: Spec, fields: T.StructType, name: str | Observation) -> DataFrame:
+    """The rows of a join; the figures among the output_blobs become an observed metric of this name."""
+    rows = output_blobs.observe(name, _metric(spec.streams)).filter(F.col(ROWS).isNotNull()).select(ROWS)
     return rows.mapInArrow(unpacker(fields, {EVENT: RESULT} if spec.emit == "all" else {}), fields)
 
 

@@ -1,7 +1,7 @@
 """Rows on their way out: packed into Arrow blobs, and unpacked behind all that Spark does row by row.
 
-Millions of results are a few parcels until the last step, so that taking the figures of the buckets out of
-the stream, which touches every row, costs nothing. A parcel has the blob, or the figures of a bucket.
+Millions of results are a few rows until the last step, so that taking the figures of the buckets out of the
+stream, which touches every row, costs nothing. Such a row has a blob, or the figures of a bucket.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pyspark.sql import types as T
 from penstock.spark.runtime.packer import from_blob, to_blob
 
 ROWS, FIGURES = "rows", "figures"
-MOST_BYTES = 1 << 24  # of a parcel, about
+MOST_BYTES = 1 << 24  # of a output_blob, about
 
 
-def parcel_fields(event_time: str | None) -> T.StructType:
-    """The columns of parcels; with an event time if the join has watermarks."""
+def blob_fields(event_time: str | None) -> T.StructType:
+    """The columns of output_blobs; with an event time if the join has watermarks."""
     fields = [T.StructField(ROWS, T.BinaryType()), T.StructField(FIGURES, T.StringType())]
     if event_time is not None:
         fields.append(T.StructField(event_time, T.TimestampType()))
@@ -44,19 +44,19 @@ def blobs_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 
 
 def to_frame(fields: T.StructType, **values: Any) -> pd.DataFrame:
-    """One parcel as Spark's stateful operator wants it."""
+    """One output_blob as Spark's stateful operator wants it."""
     return pd.DataFrame({field.name: pd.Series([values.get(field.name)]) for field in fields})
 
 
 def to_batch(fields: T.StructType, **values: Any) -> pa.RecordBatch:
-    """One parcel as `mapInArrow` wants it."""
+    """One output_blob as `mapInArrow` wants it."""
     kinds = {ROWS: pa.binary(), FIGURES: pa.string()}
     arrays = [pa.array([values.get(field.name)], kinds[field.name]) for field in fields]
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])
 
 
 def unpacker(fields: T.StructType, fill: dict[str, Any]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that unpacks parcels; columns that one has not are null, or as `fill`."""
+    """A function for `mapInArrow` that unpacks blobs; columns that a blob lacks are null, or as `fill`."""
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema

@@ -50,17 +50,17 @@ def _is_wider(before: pa.DataType, now: pa.DataType) -> bool:
     )
 
 
-class Arena:
+class PayloadTable:
     """Rows that come at the end, and are packed when many have left.
 
     >>> import pyarrow as pa
-    >>> from penstock.spark.runtime.payload_table import Arena
-    >>> arena = Arena()
-    >>> arena.append(pa.table({"name": ["a", "b", "c"]}))
+    >>> from penstock.spark.runtime.payload_table import PayloadTable
+    >>> payload_table = PayloadTable()
+    >>> payload_table.append(pa.table({"name": ["a", "b", "c"]}))
     0
-    >>> arena.take([2, 0])["name"].to_pylist()
+    >>> payload_table.take([2, 0])["name"].to_pylist()
     ['c', 'a']
-    >>> arena.keep([2]).tolist(), arena.rows
+    >>> payload_table.keep([2]).tolist(), payload_table.rows
     ([0], 1)
     """
 

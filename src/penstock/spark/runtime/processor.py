@@ -12,9 +12,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from penstock.spark.runtime.figures import Figures
 from penstock.spark.runtime.join_bucket import Batch, Bucket
 from penstock.spark.runtime.join_spec import Spec
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blobs_of, parcel_fields, to_frame
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_frame
 from penstock.spark.runtime.packer import BLOB, PIECE, REGISTER, SIDE, SKIPPED, TASK
-from penstock.spark.runtime.state_log import Ledger
+from penstock.spark.runtime.state_log import StateLog
 
 
 class JoinProcessor(StatefulProcessor):
@@ -28,23 +28,23 @@ class JoinProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark hands over the state store of this partition."""
-        self.ledger = Ledger(handle, self.kind)
+        self.state_log = StateLog(handle, self.kind)
 
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Any, timerValues: Any
     ) -> Iterator[Any]:
         """The packed rows of one bucket for one batch, or word of the query as a whole."""
         if int(key[0]) == REGISTER:
-            self.ledger.register(self.spec)
+            self.state_log.register(self.spec)
             return
         batch = _gather(rows, timerValues.getCurrentWatermarkInMs())
         number = self.buckets[int(key[0])]
-        opened = self.ledger.open(self.spec.of_bucket(number))
+        opened = self.state_log.open(self.spec.of_bucket(number))
         results, archive = opened.bucket.process(batch)
         figures = opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
-        figures.state_written = self.ledger.commit(opened, batch)
-        fields, after = parcel_fields(self.spec.event_time), {}
+        figures.state_written = self.state_log.commit(opened, batch)
+        fields, after = blob_fields(self.spec.event_time), {}
         if self.spec.event_time:
             after[self.spec.event_time] = _after(batch)
         for tables in (results, archive):
@@ -74,5 +74,5 @@ def _gather(rows: Iterator[pd.DataFrame], watermark: int) -> Batch:
 
 
 def _after(batch: Batch) -> pd.Timestamp:
-    """A time after the watermark, for parcels: Spark lets none through that are behind it."""
+    """A time after the watermark, for output_blobs: Spark lets none through that are behind it."""
     return pd.Timestamp(max(batch.watermark, 0) + 1, unit="ms", tz="UTC")

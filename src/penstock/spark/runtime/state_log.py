@@ -66,7 +66,7 @@ class Remembered(NamedTuple):
     at: float  # when, in seconds
 
 
-class Ledger:
+class StateLog:
     """The three state variables of a bucket, and the buckets this worker remembers."""
 
     remembered: ClassVar[dict[str, Remembered]] = {}  # by the identity of the bucket

@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame
 
 from penstock.spark.runtime.bucket_labels import labels
 from penstock.spark.runtime.join_spec import Spec
-from penstock.spark.runtime.output_blobs import parcel_fields
+from penstock.spark.runtime.output_blobs import blob_fields
 from penstock.spark.runtime.packer import LABEL, PACKED, Packing, packer
 from penstock.spark.runtime.processor import JoinProcessor
 
 
 def joined_in_stream(prepared: list[DataFrame], spec: Spec, kind: type[JoinProcessor]) -> DataFrame:
-    """All streams in one, each bucket by an operator of this kind; parcels come out."""
+    """All streams in one, each bucket by an operator of this kind; output_blobs come out."""
     tags = labels(spec.buckets)
     packed = [
         frame.mapInArrow(
@@ -28,7 +28,7 @@ def joined_in_stream(prepared: list[DataFrame], spec: Spec, kind: type[JoinProce
         .groupBy(LABEL)
         .transformWithStateInPandas(
             processor,
-            parcel_fields(spec.event_time),
+            blob_fields(spec.event_time),
             "Append",
             "EventTime" if spec.event_time else "None",
             eventTimeColumnName=spec.event_time or "",
