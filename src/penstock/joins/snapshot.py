@@ -5,22 +5,20 @@ Only descriptions whose parts are plain values, NumPy and Penstock classes are a
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 from typing import Any
 
 from penstock.engine.store import Store
 from penstock.errors import SnapshotError
-from penstock.policies import registered
-from penstock.policies.python import PythonState
+from penstock.policies import Policy, registered
+from penstock.snapshots.encoding import field_names
 from penstock.snapshots.sealed import Seal
 
-SEAL = Seal(b"PENSTOCK", 4, "snapshot")
+SEAL = Seal(b"PENSTOCK", 5, "snapshot")
 
 
 def pack(config: Any, store: Any, policy: Any, extra: dict[str, Any]) -> bytes:
     """A state as bytes."""
-    return SEAL.dump(_each_tuple((config, store, policy, extra), "without_views"))
+    return SEAL.dump(_each_tuple((config, store, policy, extra), "without_views"), _accepted)
 
 
 def unpack(
@@ -49,22 +47,13 @@ def _each_tuple(value: Any, method: str) -> Any:
     return getattr(whole, method)() if hasattr(whole, method) else whole
 
 
-def _accepted(module: str, name: str) -> bool:
-    """Whether this is a record or named tuple that Penstock or a registered policy defines."""
-    if (module, name) == ("builtins", "set"):
-        return True
-    if "." in name or not (module.split(".")[0] == "penstock" or _is_policy(module, name)):
+def _accepted(kind: type) -> bool:
+    """Whether this is a record or state of Penstock, or of the module of a registered policy."""
+    if field_names(kind) is None:
         return False
-    found = getattr(importlib.import_module(module), name)
-    record = isinstance(found, type) and (dataclasses.is_dataclass(found) or _keeps_state(found))
-    return record and found.__module__ == module
-
-
-def _keeps_state(found: type) -> bool:
-    """Whether a class is a named tuple, or the state of a policy in plain Python."""
-    return issubclass(found, PythonState) or (issubclass(found, tuple) and hasattr(found, "_fields"))
-
-
-def _is_policy(module: str, name: str) -> bool:
-    """Whether this is a policy that the user has registered in this process."""
-    return any(cls.__module__ == module and cls.__qualname__ == name for cls in registered())
+    if kind.__module__.partition(".")[0] == "penstock":
+        return True
+    known = registered()
+    return (
+        kind in known if issubclass(kind, Policy) else kind.__module__ in {each.__module__ for each in known}
+    )

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.errors import SnapshotError
 from penstock.snapshots.sealed import Seal
 
-SEAL = Seal(b"PENNEEL\x00", 3, "snapshot of a pattern")
+SEAL = Seal(b"PENNEEL\x00", 4, "snapshot of a pattern")
 
 
 def pack(content: dict[str, Any]) -> bytes:

@@ -41,13 +41,12 @@ class Item:
 class PythonState:
     """The buffered tuples of a plain-Python policy, and the policy's own memory."""
 
+    attributes_are_state = True  # for snapshots
+
     def __init__(self, policy: PythonPolicy) -> None:
         self.policy = policy
         self.memory: Any = policy.start()
         self.items: dict[int, Item] = {}  # row of the tuple table -> item
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"policy": self.policy, "memory": self.memory, "items": self.items}
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,11 @@ class PythonPolicy(Policy):
     cost: ClassVar[str] = "O(n) per eviction, in Python"
 
     def start(self) -> Any:
-        """The policy's own memory for one operator: any object that can be pickled."""
+        """The policy's own memory for one operator.
+
+        It goes into snapshots, so it is made of plain values, arrays, and named tuples or dataclasses that
+        the module of the policy defines.
+        """
         return {}
 
     def score(self, item: Item, now: Any) -> float:

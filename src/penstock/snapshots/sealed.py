@@ -6,27 +6,18 @@ All of that is refused with an error that says which; nothing in the bytes is ru
 
 from __future__ import annotations
 
-import io
-import pickle
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import SnapshotError
+from penstock.snapshots.encoding import Accept, decode, encode
 
 _HEADER = struct.Struct("<8sHIQ")  # magic, version, checksum, length
 _SIZE = struct.Struct("<Q")  # of what is compressed
-ARRAYS = {
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "scalar"),
-    ("numpy._core.numeric", "_frombuffer"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-}
 
 
 @dataclass(frozen=True)
@@ -70,32 +61,17 @@ class Seal:
             )
         return body
 
-    def dump(self, content: Any) -> bytes:
-        """Plain values and arrays (or whatever `load` is told to accept), compressed and sealed."""
-        body = pickle.dumps(content, protocol=5)
+    def dump(self, content: Any, accept: Accept = lambda kind: False) -> bytes:
+        """Plain values, arrays, and records of accepted classes, compressed and sealed."""
+        body = encode(content, accept)
         return self.seal(_SIZE.pack(len(body)) + pa.compress(body, codec="zstd", asbytes=True))
 
-    def load(self, data: bytes, accept: Callable[[str, str], bool] = lambda module, name: False) -> Any:
-        """The counterpart; classes other than arrays must be accepted by module and name."""
+    def load(self, data: bytes, accept: Accept = lambda kind: False) -> Any:
+        """The counterpart."""
         body = self.unseal(data)
         try:
             (size,) = _SIZE.unpack_from(body)
             whole = pa.decompress(body[_SIZE.size :], decompressed_size=size, codec="zstd", asbytes=True)
-            return _Careful(whole, self.what, accept).load()
-        except SnapshotError:
-            raise
+            return decode(whole, accept)
         except Exception as error:
             raise SnapshotError(f"The {self.what} cannot be read: {error}") from error
-
-
-class _Careful(pickle.Unpickler):
-    """Loads plain values, arrays, and what is accepted."""
-
-    def __init__(self, data: bytes, what: str, accept: Callable[[str, str], bool]) -> None:
-        super().__init__(io.BytesIO(data))
-        self.what, self.accept = what, accept
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in ARRAYS or self.accept(module, name):
-            return super().find_class(module, name)
-        raise SnapshotError(f"The {self.what} names {module}.{name}, which has no place in one.")
