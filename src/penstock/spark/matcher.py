@@ -17,6 +17,7 @@ from penstock.errors import SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark.arena import appended
 from penstock.spark.bucket import Batch
+from penstock.spark.keyed_streams import KeyedStreams
 from penstock.spark.match_partitions import Partitions
 from penstock.spark.match_stream import MatchSpec
 from penstock.spark.pack import as_numbers, from_blob, to_blob
@@ -41,7 +42,8 @@ class Matcher:
 
     def __init__(self, spec: MatchSpec) -> None:
         self.spec = spec
-        self.partitions = Partitions(spec)
+        together = spec.keys and spec.strategy == "columnar"
+        self.partitions = Partitions(spec) if together else KeyedStreams(spec)
         self.waiting: pa.Table | None = None
         self.latest: Any = None  # the largest time seen
         self.released: Any = None  # events up to here are in the streams
