@@ -87,7 +87,8 @@ def run(console: Console, quick: bool) -> list[dict[str, Any]]:
     ]
     _show(console, f"{len(day):,} events of {source}, 10 s", whole)
     _compare(console, whole)
-    return [*rows, *whole, *_moves(console, frame), _on_spark(console, frame, quick)]
+    moves, spark = _moves(console, frame), _on_spark(console, frame, quick)
+    return [*rows, *whole, *moves, spark, _many_keys(console, quick)]
 
 
 def negated(text: str) -> str:
@@ -148,6 +149,45 @@ def _on_spark(console: Console, frame: pd.DataFrame, quick: bool) -> dict[str, A
         f"{days * len(day):,} events, {rate:,.0f} events/s ({mark(rate >= 200_000, 'at least 200,000')})"
     )
     return {"query": text, "strategy": "columnar on Spark", "matches": matches, "events_per_second": rate}
+
+
+def _many_keys(console: Console, quick: bool) -> dict[str, Any]:
+    """A stream of its own for every user: all of them stay, and each batch brings others."""
+    from benchmarks.spark import steady
+    from penstock.spark import match_pattern
+
+    text = "PATTERN SEQ(A a, B b) WITHIN 1 day RETURN a.n AS first, b.n AS last"
+    keys, files = (5_000, 4) if quick else (20_000, 6)
+    batches = [visits(i, keys) for i in range(files)]
+    seconds, matches = steady(
+        batches, lambda events: match_pattern(events, text, partition_by="user"), "matches"
+    )
+    rate = batches[0].num_rows / seconds
+    console.print(
+        f"On Spark, local[2], {keys:,} new keys a batch, {keys * files:,} in the end: {matches:,} matches, "
+        f"{seconds:.2f} s a batch of {batches[0].num_rows:,} events, {rate:,.0f} events/s "
+        f"({mark(rate >= 20_000 or quick, 'at least 20,000')})"
+    )
+    return {
+        "query": text,
+        "strategy": "columnar on Spark, by key",
+        "keys": keys * files,
+        "matches": matches,
+        "events_per_second": rate,
+    }
+
+
+def visits(number: int, keys: int) -> pa.Table:
+    """An A, a B and a C of each of so many users who were not there before, a second apart."""
+    user = np.tile(np.arange(number * keys, (number + 1) * keys), 3)
+    return pa.table(
+        {
+            "type": np.repeat(["A", "B", "C"], keys),
+            "ts": number * 10_000 + np.repeat([0, 1_000, 2_000], keys),
+            "user": [f"user-{each}" for each in user],
+            "n": 3 * keys * number + np.arange(3 * keys),
+        }
+    )
 
 
 def _show(console: Console, title: str, rows: list[dict[str, Any]]) -> None:

@@ -150,3 +150,83 @@ def test_a_biased_sample_is_told_by_the_driver() -> None:
     advice = totals.advice()
     assert advice is not None
     assert "constant rate" in advice
+
+
+@pytest.mark.parametrize(
+    ("budget", "staggered"),
+    [(400, True), (2_000, False)],  # half of it is for the left stream, of which 600 reach the best age
+)
+def test_age_divides_rates_among_buckets(spark: Any, budget: int, staggered: bool) -> None:
+    """With eight buckets AGE decides as with one whether memory is short, and finds as much.
+
+    A left row is matched at the age of 5 or 600, and half of them once more at 700. Where memory is short,
+    AGE keeps some rows to the age of 600, and FIFO none. Where it is not, AGE is a FIFO; with the rates of
+    the whole stream in every bucket it was staggered, gave up rows at 600 and lost to FIFO.
+    """
+    n, rng = 6_000, np.random.default_rng(0)
+    at = np.arange(n)
+    again = at[rng.random(n) < 0.5]
+    right = pd.DataFrame(
+        {
+            "k": np.concatenate([at, again]),
+            "ts": np.concatenate([at + np.where(rng.random(n) < 0.9, 600, 5), again + 700]),
+        }
+    )
+    frames = [
+        spark.createDataFrame(pd.DataFrame({"k": at, "ts": at})),
+        spark.createDataFrame(right.sort_values("ts", kind="stable")),
+    ]
+    recall = {}
+    for policy in ("age:k=600", "fifo"):
+        for buckets in (1, 8):
+            joined = bounded_join(
+                *frames, on="k", time="ts", within=(0, 1_000), budget=ps.Tuples(budget), policy=policy,
+                rates=(1.0, 1.5), allocation="equal", buckets=buckets,
+            )  # fmt: skip
+            recall[policy[:4].rstrip(":"), buckets] = joined.count() / len(right)
+    print(recall)
+    for policy in ("age", "fifo"):
+        assert recall[policy, 8] == pytest.approx(recall[policy, 1], abs=0.03)
+    for buckets in (1, 8):
+        ahead = recall["age", buckets] - recall["fifo", buckets]
+        assert ahead > 0.1 if staggered else ahead == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("bursty", [False, True])
+def test_a_biased_sample_is_told_while_the_query_runs(
+    spark: Any,
+    stream_of: Callable[[Path], DataFrame],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    recwarn: pytest.WarningsRecorder,
+    bursty: bool,
+) -> None:
+    """Bursts show only in the data, so the monitor tells of them; constant rates give nothing to tell."""
+    rng = np.random.default_rng(0)
+    gaps = np.r_[np.full(2_000, 10), np.full(2_000, 1), np.full(2_000, 19)] if bursty else np.full(6_000, 10)
+    at = START + pd.to_timedelta(np.cumsum(gaps), unit="ms")
+    streams = []
+    for name in "lr":
+        frame = pd.DataFrame({"k": rng.integers(0, 200, 6_000), "ts": at.astype("datetime64[us, UTC]")})
+        parts = [frame.iloc[i : i + 1_500].assign(**{name: i}) for i in range(0, 6_000, 1_500)]
+        streams.append(stream_of(write_files(tmp_path / name, parts)))
+    joined = bounded_join(
+        *streams, on="k", time="ts", within="5 seconds", budget=ps.Tuples(500), policy="fifo",
+        rates=(1e-4, 1e-4), drop_rate="unbiased", buckets=4,
+    )  # fmt: skip
+    with (
+        caplog.at_level(logging.WARNING, logger="penstock"),
+        PipelineMonitor(spark, console=False) as monitor,
+    ):
+        joined.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    totals = monitor.totals
+    assert totals["dropped"] > 2_000
+    assert not [each for each in recwarn if each.category is BiasedSampleWarning]
+    if bursty:
+        assert "drop_rate='unbiased' assumes a constant rate" in totals["advice"]
+        assert len(caplog.records) == 1
+        assert "results of bursts are too few" in caplog.text
+    else:
+        assert totals["crowded"] == 0
+        assert totals["advice"] is None
+        assert not caplog.records

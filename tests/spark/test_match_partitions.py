@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections import Counter
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -17,11 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.errors import EventLimitError, SnapshotError
 from penstock.patterns import STRATEGIES
+from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark import match_pattern
+from penstock.spark.runtime.event_store import EventStore
 from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.keyed_streams import KeyedStreams
 from penstock.spark.runtime.packer import to_blob
 from penstock.spark.runtime.pattern_bucket import Matcher
+from penstock.spark.runtime.pattern_partitions import AXIS
 from penstock.spark.runtime.pattern_stream import MatchSpec
 from tests.patterns.agreement import Case, random_case
 from tests.patterns.test_agreement import LARGE
@@ -91,8 +98,9 @@ def test_each_partition_finds_what_the_oracle_finds_in_it(strategy: str, random:
         for each in (streamed, ordered):
             each.partitions.check()
             if not pattern.within.events:
-                reach = part["ts"].to_numpy()[-1] - spec.width * (1 + any(_reaches(each)))
-                assert all(stream.state.backend.axis(False)[-1] >= reach for stream in _streams(each))
+                windows = spec.plain.start().backend.windows[0]
+                reach = part["ts"].to_numpy()[-1] - spec.width * windows
+                assert all(last >= reach for last in last_times(each))
         if random.random() < 0.4:
             streamed = Matcher.from_bytes(spec, streamed.to_bytes())
     got[0] += streamed.finish()
@@ -102,12 +110,19 @@ def test_each_partition_finds_what_the_oracle_finds_in_it(strategy: str, random:
         assert Counter(tuple(row.values()) for row in rows) == expected, f"{pattern} over {stream}, {keys}"
 
 
-def _streams(matcher: Matcher) -> list[Any]:
-    return list(matcher.partitions.streams.values())
+def last_times(matcher: Matcher) -> list[Any]:
+    """The time of the last event that is kept of each partition."""
+    partitions = matcher.partitions
+    if isinstance(partitions, KeyedStreams):
+        return [stream.state.backend.axis(False)[-1] for stream in partitions.streams.values()]
+    last = np.array([np.frombuffer(each, np.int64)[-1] for each in partitions.numbers.values()], np.int64)
+    return partitions.store.take(last, [AXIS])[AXIS].to_pylist() if len(last) else []
 
 
-def _reaches(matcher: Matcher) -> list[bool]:
-    return [stream.state.backend.windows[0] > 1 for stream in _streams(matcher)]
+def keys_of(matcher: Matcher) -> list[Any]:
+    """The keys of which anything is kept."""
+    partitions = matcher.partitions
+    return sorted(partitions.streams if isinstance(partitions, KeyedStreams) else partitions.numbers)
 
 
 SHORT = "PATTERN SEQ(A a, B b) WITHIN 50 RETURN a.n AS first, b.n AS last"
@@ -132,28 +147,128 @@ def test_keys_that_are_past_cost_nothing(strategy: str, how: str) -> None:
         tables = matcher.process(batch(table)) if how == "process" else matcher.ordered(table)
         took.append(time.process_time() - began)
         found += sum(each.num_rows for each in tables)
-        kept.append((len(matcher.partitions), len(matcher.partitions.queue), matcher.figures.held))
+        waiting = getattr(matcher.partitions, "queue", ())
+        kept.append((len(matcher.partitions), matcher.figures.held, len(waiting)))
     assert found == 60 * 8
-    assert max(kept) == (8, 8, 16)
+    assert np.max(kept, axis=0).tolist() == [8, 16, 0 if strategy == "columnar" else 8]
     assert len(matcher.to_bytes()) < 10_000
     # 20 and 60 batches after the start; it was three times as long.
     assert np.median(took[-15:]) < 2 * np.median(took[10:25])
 
 
-def test_a_window_of_events_keeps_a_key_until_its_own_events_push_the_others_out() -> None:
+@pytest.mark.parametrize("strategy", ["columnar", "iterative"])
+def test_a_window_of_events_keeps_a_key_until_its_own_events_push_the_others_out(strategy: str) -> None:
     pattern = ps.Pattern.parse("PATTERN SEQ(A a, B b) WITHIN 3 EVENTS RETURN a.n AS first, b.n AS last")
-    matcher = Matcher(spec_of(pattern))
+    matcher = Matcher(spec_of(pattern, strategy))
     rows = [("A", 0, "x"), ("A", 1, "y"), ("D", 2, "x"), ("D", 3, "x"), ("D", 9_000, "y"), ("B", 9_001, "y")]
     found = []
     for n, (kind, at, key) in enumerate(rows):
         table = pa.table({"type": [kind], "ts": [at], "k": [key], "n": [n]})
         found += [each.to_pylist()[0] for each in matcher.process(batch(table))]
         matcher = Matcher.from_bytes(matcher.spec, matcher.to_bytes())
-        assert sorted(matcher.partitions.streams) == [
-            *(["['x']"] if n < 3 else []),
-            *(["['y']"] if n > 0 else []),
-        ]
+        kept = [*(["x"] if n < 3 else []), *(["y"] if n > 0 else [])]
+        assert keys_of(matcher) == ([f"['{key}']" for key in kept] if strategy == "iterative" else kept)
     assert [(row["first"], row["last"]) for row in found] == [(1, 5)]
+
+
+@pytest.mark.parametrize("text", [SHORT, SHORT.replace("50 ", "1000000 "), SHORT.replace("50 ", "3 EVENTS ")])
+def test_a_batch_costs_what_its_events_do_and_not_what_is_kept(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One search for all partitions of a batch, over their events alone; there was a search for each."""
+    searches = []
+    search = PartitionedSearch.process
+
+    def counted(self: PartitionedSearch, events: PartitionedEvents) -> Any:
+        searches.append(len(events))
+        return search(self, events)
+
+    monkeypatch.setattr(PartitionedSearch, "process", counted)
+    matcher = Matcher(spec_of(ps.Pattern.parse(text)))
+    partitions: Any = matcher.partitions
+    for number in range(40):
+        matcher.process(batch(newcomers(number, 50)))
+    stays = "50 " not in text.split("WITHIN")[1]
+    assert len(partitions) == (40 * 50 if stays else 50)
+    assert len(searches) == 40
+    # Each batch brings 100 events, and takes along those that leave their window.
+    assert max(searches) <= (100 if stays else 200)
+    searches.clear()
+    copied = partitions.store.copied
+    for number in range(200):
+        key = f"k{number % 20 + 1_960}"
+        row = {"type": ["B"], "ts": [4_000 + number], "k": [key], "n": [number]}
+        matcher.process(batch(pa.table(row)))
+    partitions.check()
+    assert sum(searches) <= 200 * 15
+    # Up to 4,000 are kept. Those that came were merged with each other, each about log2(200) times.
+    assert partitions.store.copied - copied <= 200 * 10
+
+
+def test_events_are_stored_and_fetched_by_number() -> None:
+    rng = np.random.default_rng(3)
+    store, kept, columns = EventStore(), {}, ["n", "s"]
+    for _ in range(400):
+        size = int(rng.integers(0, 6))
+        values = rng.integers(0, 100, size)
+        numbers = store.append(pa.table({"n": values, "s": [f"v{v}" for v in values]}))
+        kept |= dict(zip(numbers.tolist(), values.tolist(), strict=True))
+        gone = [number for number in kept if rng.random() < 0.1]
+        store.remove(np.array(sorted(gone), np.int64))
+        for number in gone:
+            del kept[number]
+        store.check()
+        assert len(store) == len(kept)
+        if kept:
+            some = rng.permutation(list(kept))[:5]
+            taken = store.take(some, columns)
+            assert taken["n"].to_pylist() == [kept[number] for number in some.tolist()]
+            assert taken["s"].to_pylist() == [f"v{kept[number]}" for number in some.tolist()]
+        assert len(store.segments) <= 10
+
+
+def test_the_limit_of_events_is_for_each_partition() -> None:
+    limited = spec_of(ps.Pattern.parse(SHORT), max_events=3)
+    crowd = {"type": ["A"] * 8, "ts": list(range(8)), "k": ["x", "y"] * 4, "n": list(range(8))}
+    table = pa.table(crowd)
+    matcher = Matcher(limited)
+    matcher.process(batch(table.slice(0, 6)))
+    with pytest.raises(EventLimitError, match="4 events are within reach of the window, and max_events is 3"):
+        matcher.process(batch(table.slice(6)))
+
+
+def test_state_of_a_version_that_kept_partitions_apart_is_refused() -> None:
+    spec = spec_of(ps.Pattern.parse(SHORT))
+    old = Matcher(spec_of(ps.Pattern.parse(SHORT), "iterative"))
+    old.process(batch(newcomers(0, 3)))
+    with pytest.raises(SnapshotError, match="another version"):
+        Matcher.from_bytes(spec, old.to_bytes())
+
+
+def test_keys_of_any_type_tell_partitions_apart() -> None:
+    moment = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    columns = {
+        "text": (pa.string(), ["a\0b", "a\0c", None]),
+        "whole": (pa.int64(), [2**60, 2**60 + 1, None]),
+        "bytes": (pa.binary(), [b"a", b"", None]),
+        "truth": (pa.bool_(), [True, False, None]),
+        "day": (pa.date32(), [moment.date(), dt.date(1960, 1, 1), None]),
+        "stamp": (pa.timestamp("us", "UTC"), [moment, moment + dt.timedelta(microseconds=1), None]),
+        "exact": (pa.decimal128(20, 2), [Decimal("1.00"), Decimal("1.01"), None]),
+        "struct": (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": None}, None]),
+        "list": (pa.list_(pa.string()), [["a"], [], None]),
+        "float": (pa.float64(), [float("nan"), 0.5, None]),
+    }
+    for name, (kind, values) in columns.items():
+        pair = np.array([0, 1, 2, 0, 1, 2])
+        array = pa.array([values[i] for i in pair], kind)
+        rows = {"type": ["A"] * 3 + ["B"] * 3, "ts": np.arange(6), "k": array, "n": np.arange(6)}
+        matcher = Matcher(spec_of(ps.Pattern.parse(SHORT)))
+        matcher.process(batch(pa.table(rows).slice(0, 3)))
+        matcher = Matcher.from_bytes(matcher.spec, matcher.to_bytes())
+        (found,) = matcher.process(batch(pa.table(rows).slice(3)))
+        got = sorted((row["first"], row["last"]) for row in found.to_pylist())
+        assert got == [(0, 3), (1, 4), (2, 5)], name
 
 
 def test_streams_and_batches_on_spark(spark: Any, stream_of: Any, collected: Any, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def batch_of(
     _check_range(time, time_column)
     if first_row == 0 and size and not times.stamped:
         _warn_unit(members, times.unit, time)
-    kinds = _numbered(column(events, type_column, "event"), type_names(members))
+    kinds = type_numbers(column(events, type_column, "event"), type_names(members))
     order = np.arange(size, dtype=np.int64)
     if size > 1 and not bool((time[1:] >= time[:-1]).all()):
         order = np.argsort(time, kind="stable")
@@ -124,7 +124,7 @@ def kinds_with(batch: Batch, before: dict[str, str], members: Sequence[Member]) 
     return kinds
 
 
-def _numbered(series: pd.Series, names: list[str]) -> np.ndarray:
+def type_numbers(series: pd.Series, names: list[str]) -> np.ndarray:
     """The number of each event's type, -1 for types the patterns do not name."""
     uniques: Any
     if pd.api.types.infer_dtype(series, skipna=True) == "string":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.budget import Bytes, budget_of
-from penstock.errors import BudgetError, ColumnError, PatternError, hint
+from penstock.errors import BudgetError, ColumnError, EventLimitError, PatternError, hint
 from penstock.patterns.columnar.quota import Quota
 from penstock.patterns.result import PatternStats
 from penstock.policies import get
@@ -111,3 +111,11 @@ class Options:
         if given["strategy"] not in CACHING or given["budget"] is None:
             given = given | {"budget": None, "policy": None, "seed": None}
         return cls(**given)
+
+
+def limit_error(held: int, most: int, spans: str) -> EventLimitError:
+    """More events are within reach of a window than `max_events` allows."""
+    return EventLimitError(
+        f"{held:,} events are within reach of the window, and max_events is {most:,}; allow more, or take a "
+        f"shorter window than {spans}."
+    )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns import Table
-from penstock.errors import ColumnError, EventLimitError, PatternError, PenstockError, SnapshotError
+from penstock.errors import ColumnError, PatternError, PenstockError, SnapshotError
 from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
 from penstock.patterns.columnar.quota import Quota
 from penstock.patterns.columnar.returned import Kept
@@ -19,7 +19,7 @@ from penstock.patterns.columnar.search_kernel import window_ends
 from penstock.patterns.columnar.strategy import Columnar, Found
 from penstock.patterns.compile.values import NOTHING, Values
 from penstock.patterns.language.nodes import Attr
-from penstock.patterns.options import Options
+from penstock.patterns.options import Options, limit_error
 from penstock.patterns.result import PatternRun, PatternStats
 from penstock.patterns.snapshot import pack, unpack
 from penstock.payload import to_arrow
@@ -211,10 +211,7 @@ class PatternSetState:
         held = int((np.arange(len(first)) - first)[self.backend.held :].max()) + 1
         if held > most:
             spans = " or ".join(sorted({str(each.within) for each in self.patterns.values()}))
-            raise EventLimitError(
-                f"{held:,} events are within reach of the window, and max_events is {most:,}; allow more, or "
-                f"take a shorter window than {spans}."
-            )
+            raise limit_error(held, most, spans)
 
     def _tables(self, found: list[Found], attribute: Attribute) -> dict[str, pa.Table]:
         return {

@@ -30,6 +30,29 @@ class Limits:
     first_from: int
     first_to: int
 
+    def begins(self, size: int) -> np.ndarray:
+        """Per position whether a match may begin there."""
+        at = np.arange(size)
+        return (at >= self.first_from) & (at < self.first_to)
+
+    @property
+    def ends(self) -> np.ndarray | None:
+        """Per position whether a match may end there; None: `last_from` says it."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The same event by event, where events of several streams stand one after the other."""
+
+    first: np.ndarray  # per position: whether a match may begin there
+    ends: np.ndarray | None  # per position: whether a match may end there; None: anywhere
+    last_from: int = 0
+
+    def begins(self, size: int) -> np.ndarray:
+        """Per position whether a match may begin there."""
+        return self.first
+
 
 class Stopped(NamedTuple):
     """What a search that need not go on to the end has found."""
@@ -46,7 +69,7 @@ class Searches:
     analysis: Analysis
     alternatives: Sequence[Alternative]
     given: Input
-    limits: Limits
+    limits: Limits | Marks
     ahead: bool  # matches are settled when their window has passed
 
     def promising(self) -> Iterator[Alternative]:
@@ -64,7 +87,7 @@ class Searches:
                 yield lead
 
     @property
-    def name(self) -> tuple[bool, float, Limits]:
+    def name(self) -> tuple[bool, float, Limits | Marks]:
         """What two patterns must have in common to share a search."""
         return self.given.by_events, self.given.width, self.limits
 
@@ -77,8 +100,9 @@ class Searches:
         return count, self._by_column(alternative, built)
 
     def _all(self, alternative: Alternative, lead: int, build: bool) -> tuple[int, np.ndarray]:
-        compiler = Compiler(self.analysis, self.given, alternative, lead)
-        events, program = compiler.events(), compiler.program(self.ahead)
+        compiler = Compiler(self.analysis, self.given, alternative, lead, self.limits.ends)
+        events = compiler.events(self.limits.begins(len(self.given)))
+        program = compiler.program(self.ahead)
         size = max(ROOM, min(len(self.given), MOST_ROOM)) if build else 0
         while True:
             work = compiler.work(size)
@@ -106,8 +130,9 @@ class Searches:
     def _some(
         self, alternative: Alternative, lead: int, last: tuple[int, int], enough: int, most: int, sort: bool
     ) -> Stopped:
-        compiler = Compiler(self.analysis, self.given, alternative, lead, in_order=sort)
-        events, program = compiler.events(), compiler.program(self.ahead)
+        compiler = Compiler(self.analysis, self.given, alternative, lead, self.limits.ends, in_order=sort)
+        events = compiler.events(self.limits.begins(len(self.given)))
+        program = compiler.program(self.ahead)
         size = min(most, ROOM)
         while True:
             work = compiler.work(size)
@@ -134,7 +159,7 @@ class Searches:
                 began = clock.perf_counter()
                 find(
                     events, program, work, leads[at] if at < stop else last[0], until,
-                    self.limits.first_from, self.limits.first_to, len(work.out), enough, most,
+                    len(work.out), enough, most,
                 )  # fmt: skip
                 pace.took(cut - at, clock.perf_counter() - began)
                 at = cut

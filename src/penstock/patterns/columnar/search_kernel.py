@@ -25,6 +25,7 @@ class Events(NamedTuple):
     candidates: np.ndarray  # positions, slot by slot, within a slot by value of its key and position
     groups: np.ndarray  # for slots with a key: where the candidates of each value begin
     latest: np.ndarray  # per table and position: the latest start of a hit that ends at or before it
+    begins: np.ndarray  # per position: whether a match may begin here
 
 
 class Program(NamedTuple):
@@ -224,10 +225,10 @@ def _enter(events, program, work, block, low, high):
 
 
 @jit
-def search(events, program, work, lead, first_from, first_to, room, most):
+def search(events, program, work, lead, room, most):
     """All ways to fill the slots of the root, whose first is filled; negations are left at their first hit.
 
-    Matches must begin from `first_from` on and before `first_to`; with `most` of them the search ends.
+    With `most` matches the search ends.
     Numba's cache does not bear functions that call themselves, so a block that is being tested is remembered
     in `frame` while its negation is searched.
     """
@@ -238,7 +239,7 @@ def search(events, program, work, lead, first_from, first_to, room, most):
     if single:
         step = np.int64(0)
         slot = program.order[0]
-        if lead < first_from or lead >= first_to:
+        if not events.begins[lead]:
             return
         if program.closed[0] == 0:
             work.bound[0, 1] = events.last_in[lead] + 1
@@ -283,7 +284,7 @@ def search(events, program, work, lead, first_from, first_to, room, most):
             work.barren[slot, 1] = 1
             work.lowest[slot, 0], work.lowest[slot, 1] = low, high
             if block == 0 and step == stop - 1:
-                if low < first_from or low >= first_to:
+                if not events.begins[low]:
                     continue
                 if program.closed[0] == 0:
                     work.bound[0, 1] = events.last_in[low] + 1
@@ -327,7 +328,7 @@ def search(events, program, work, lead, first_from, first_to, room, most):
 
 
 @driver
-def find(events, program, work, lead_from, lead_to, first_from, first_to, room, enough, most):
+def find(events, program, work, lead_from, lead_to, room, enough, most):
     """All matches whose last event fills the first slot of the program, from a position to before another.
 
     The search stops after the event with which there are `enough`, and at once when there are `most`.
@@ -343,7 +344,7 @@ def find(events, program, work, lead_from, lead_to, first_from, first_to, room, 
         work.lowest[lead, 0], work.lowest[lead, 1] = position, position
         work.bound[0, 0] = events.first_in[position] - 1
         work.bound[0, 1] = position + 1
-        search(events, program, work, position, first_from, first_to, room, most)
+        search(events, program, work, position, room, most)
         if work.found[0] >= enough:
             work.found[2] = position
             return
@@ -419,4 +420,16 @@ def window_ends(axis, width):
         while axis[at] - axis[position] > width:
             at -= 1
         last[position] = at
+    return first, last
+
+
+@jit
+def partition_window_ends(axis, starts, width):
+    """The same where partitions stand one after the other: a window does not reach out of its own."""
+    first, last = np.empty(len(axis), np.int64), np.empty(len(axis), np.int64)
+    for part in range(len(starts) - 1):
+        begin, end = starts[part], starts[part + 1]
+        mine, theirs = window_ends(axis[begin:end], width)
+        first[begin:end] = mine + begin
+        last[begin:end] = theirs + begin
     return first, last

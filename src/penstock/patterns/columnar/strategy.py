@@ -21,7 +21,7 @@ import numpy as np
 from penstock.patterns.batch import Batch, Member, type_names, width_of
 from penstock.patterns.columnar.event_buffer import Held
 from penstock.patterns.columnar.quota import Quota
-from penstock.patterns.columnar.search import Limits, Searches, first_matches, in_result_order
+from penstock.patterns.columnar.search import Limits, Marks, Searches, first_matches, in_result_order
 from penstock.patterns.columnar.search_kernel import count_keyed
 from penstock.patterns.compile.alternatives import (
     Alternative,
@@ -32,7 +32,7 @@ from penstock.patterns.compile.alternatives import (
 )
 from penstock.patterns.compile.forms import alternative_form
 from penstock.patterns.compile.span import first_within
-from penstock.patterns.compile.values import codes_of
+from penstock.patterns.compile.values import Values, codes_of
 from penstock.patterns.published.events import Input, Shared, filtered, input_of
 
 
@@ -52,7 +52,7 @@ class Columnar:
     def __init__(self, members: Sequence[Member], **_: Any) -> None:
         self.members = list(members)
         self.events = Held()
-        self.searches = [_Search(member) for member in members]
+        self.searches = [Search(member) for member in members]
         self.shared = 0
 
     @property
@@ -117,7 +117,7 @@ class Columnar:
     def _each(self) -> Any:
         return zip(self.members, self.searches, strict=True)
 
-    def _passed(self, member: Member, search: _Search, batch: Batch) -> int:
+    def _passed(self, member: Member, search: Search, batch: Batch) -> int:
         """How many events no window of a pattern reaches any more."""
         by_events = member.span.events
         end = batch.ends[by_events]
@@ -138,7 +138,7 @@ class Columnar:
         return out
 
 
-class _Search:
+class Search:
     """One pattern."""
 
     def __init__(self, member: Member) -> None:
@@ -168,16 +168,31 @@ class _Search:
         limits = self._limits(axis, width, first_new, ends)
         if limits.first_to <= limits.first_from or limits.last_from >= len(axis) or quota.stop == 0:
             return nothing
-        columns = {name: events.columns[name] for name in self.analysis.attributes}
+        count, positions = self.positions(
+            axis, width, events.types, numbers, events.columns, limits, quota, shared
+        )
+        return Found(count, np.where(positions >= 0, events.rows[positions], -1))
+
+    def positions(
+        self,
+        axis: np.ndarray,
+        width: Any,
+        types: np.ndarray,
+        numbers: dict[str, int],
+        values: dict[str, Values],
+        limits: Limits | Marks,
+        quota: Quota,
+        shared: Shared,
+    ) -> tuple[int, np.ndarray]:
+        """The matches within limits: their number, and the positions of those that are kept."""
+        columns = {name: values[name] for name in self.analysis.attributes}
         codes = codes_of(self.analysis.predicates, columns, shared.get)
-        given = input_of(self.analysis, axis, self.span.events, width, events.types, numbers, codes, shared)
+        given = input_of(self.analysis, axis, self.span.events, width, types, numbers, codes, shared)
         searches = Searches(self.analysis, self.alternatives, given, limits, self.ahead)
         if quota.stop is None:
-            count, positions = self._all(searches, given, quota.counts)
-        else:
-            some = first_matches(searches, quota.stop)
-            count, positions = len(some), some[: quota.build]
-        return Found(count, np.where(positions >= 0, events.rows[positions], -1))
+            return self._all(searches, given, quota.counts)
+        some = first_matches(searches, quota.stop)
+        return len(some), some[: quota.build]
 
     def _settle(self, ends: dict[bool, Any]) -> None:
         if ends.get(self.span.events) is not None:

@@ -40,10 +40,20 @@ class Compiler:
     """
 
     def __init__(
-        self, analysis: Analysis, given: Input, alternative: Alternative, lead: int, in_order: bool = False
+        self,
+        analysis: Analysis,
+        given: Input,
+        alternative: Alternative,
+        lead: int,
+        ends: np.ndarray | None = None,
+        in_order: bool = False,
     ) -> None:
-        """`in_order`: after the lead, slots are filled in the order of a match's columns."""
+        """`ends` says of each event whether a match may end there; without it, any may be the last.
+
+        `in_order`: after the lead, slots are filled in the order of a match's columns.
+        """
         self.analysis, self.given, self.in_order = analysis, given, in_order
+        self.lead, self.ends = lead, ends
         self.columns: dict[str | Predicate, int] = {name: i for i, name in enumerate(given.attributes)}
         self.blocks: list[_Block] = []
         self.candidates: list[np.ndarray] = []
@@ -148,6 +158,8 @@ class Compiler:
 
     def _candidates(self, block: _Block, slot: int, key: tuple[str, Side] | None) -> None:
         rows = self.given.candidates[slot]
+        if slot == self.lead and self.ends is not None:
+            rows = rows[self.ends[rows]]
         first = self.sizes[0]
         if key is None:
             self.key.append((-1, -1, -1))
@@ -244,7 +256,7 @@ class Compiler:
 
     # The tables.
 
-    def events(self) -> Events:
+    def events(self, begins: np.ndarray) -> Events:
         """The events with the candidates in the order of this program."""
         size = len(self.given)
         codes = np.full((len(self.columns), size), -1, np.int64)
@@ -261,6 +273,7 @@ class Compiler:
             np.concatenate([empty, *self.candidates]).astype(np.int64),
             np.concatenate([empty, *self.groups]).astype(np.int64),
             np.vstack(self.latest) if self.latest else np.empty((0, max(size, 1)), np.int64),
+            begins,
         )
 
     @property

@@ -98,8 +98,9 @@ def bounded_join(
     unit
         That of numeric times.
     rates
-        Arrivals of each stream per unit of time, where allocation, drop rate or policy need them; of the
-        whole stream: each bucket gets its share of them, as of the budget.
+        Arrivals of each stream per unit of time, where allocation, drop rate or policy need them: per
+        microsecond if times are timestamps, else per unit of the column. They are of the whole stream; each
+        bucket gets its share of them, as of the budget.
     row_bytes
         About what a row takes, by which a byte budget lays out its tables; guessed from the types.
     name

@@ -128,7 +128,7 @@ def match_pattern(
         unit=unit,
         lateness=_span(lateness, unit, dtype),
         order=tuple(ties if order is not None else [c for c in events.columns if c != time]),
-        keys=() if set(given) <= set(inferred) else tuple(given),
+        keys=_stream_keys(given, inferred, strategy),
         strategy=strategy,
         budget=None if share is None else max(1, share.n // buckets),
         policy=policy,
@@ -159,6 +159,20 @@ def match_pattern(
     ]
     rows = output_blobs.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
     return rows.mapInArrow(unpacker(T.StructType(fields), {}), T.StructType(fields))
+
+
+def _stream_keys(given: list[str], inferred: list[str], strategy: str) -> tuple[str, ...]:
+    """The columns of which every value is run as a stream of its own.
+
+    Predicates may tell such streams apart as well. To `columnar` they are still of use: a batch then costs
+    what its own streams do. The other strategies have a state for each, which costs more than it saves.
+
+    >>> from penstock.spark.api.match import _stream_keys
+    >>> _stream_keys(["k"], ["k", "u"], "columnar"), _stream_keys(["k"], ["k", "u"], "semantic")
+    (('k',), ())
+    """
+    told_apart = set(given) <= set(inferred)
+    return () if told_apart and strategy != "columnar" else tuple(given)
 
 
 def _time_kind(events: DataFrame, time: str, unit: str) -> tuple[str, str]:

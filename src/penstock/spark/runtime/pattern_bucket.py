@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from penstock.errors import SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark.runtime.join_bucket import Batch
+from penstock.spark.runtime.keyed_streams import KeyedStreams
 from penstock.spark.runtime.packer import as_numbers, from_blob, to_blob
 from penstock.spark.runtime.pattern_partitions import Partitions
 from penstock.spark.runtime.pattern_stream import MatchSpec
@@ -41,7 +42,8 @@ class Matcher:
 
     def __init__(self, spec: MatchSpec) -> None:
         self.spec = spec
-        self.partitions = Partitions(spec)
+        together = spec.keys and spec.strategy == "columnar"
+        self.partitions = Partitions(spec) if together else KeyedStreams(spec)
         self.waiting: pa.Table | None = None
         self.latest: Any = None  # the largest time seen
         self.released: Any = None  # events up to here are in the streams

@@ -131,29 +131,15 @@ class Stream:
             self.rows, self.table = self.rows[live], self.table.filter(pa.array(live)).combine_chunks()
 
     def _filled(self, matches: pa.Table) -> pa.Table | None:
-        """Row numbers replaced by what RETURN asks for, with the time of the first and the last event."""
+        """Row numbers replaced by what RETURN asks for."""
         if not matches.num_rows or self.table is None:
             return None
-        spec = self.spec
         places = {}
         for name in matches.column_names:
             numbers = matches[name].fill_null(-1).to_numpy()
             at = np.minimum(np.searchsorted(self.rows, numbers), len(self.rows) - 1)
             places[name] = pa.array(at, pa.int64(), mask=numbers < 0)
-        out = {}
-        items = spec.pattern.returns
-        for name, what in [(i.name, i.what) for i in items] or [(v, v) for v in spec.pattern.variables]:
-            if isinstance(what, Attr):
-                out[name] = self.table[what.name].take(places[what.var])
-            else:
-                out[name] = _struct(self.table, places[what])
-        # Rows stand in stream order, so the first and the last of a match are the smallest and the largest.
-        every = np.column_stack([place.fill_null(-1).to_numpy() for place in places.values()])
-        last = every.max(axis=1)
-        first = np.where(every < 0, last[:, None], every).min(axis=1)
-        out[START] = self.table[spec.time].take(pa.array(first))
-        out[END] = self.table[spec.time].take(pa.array(last))
-        return pa.table(out)
+        return fill(self.spec, self.table, places)
 
     def dump(self) -> dict[str, Any]:
         """The state as plain values."""
@@ -168,6 +154,26 @@ class Stream:
         stream.rows = np.frombuffer(content["rows"], np.int64)
         stream.table = None if content["table"] is None else from_blob(content["table"])
         return stream
+
+
+def fill(spec: MatchSpec, events: pa.Table, places: dict[str, pa.Array]) -> pa.Table:
+    """What RETURN asks for, given the place of each variable's event, and the times of first and last.
+
+    The events of a match stand in stream order; a variable that is not bound has no place.
+    """
+    out = {}
+    items = spec.pattern.returns
+    for name, what in [(i.name, i.what) for i in items] or [(v, v) for v in spec.pattern.variables]:
+        if isinstance(what, Attr):
+            out[name] = events[what.name].take(places[what.var])
+        else:
+            out[name] = _struct(events, places[what])
+    every = np.column_stack([place.fill_null(-1).to_numpy() for place in places.values()])
+    last = every.max(axis=1)
+    first = np.where(every < 0, last[:, None], every).min(axis=1)
+    out[START] = events[spec.time].take(pa.array(first))
+    out[END] = events[spec.time].take(pa.array(last))
+    return pa.table(out)
 
 
 def _struct(table: pa.Table, places: pa.Array) -> pa.Array:

@@ -1,0 +1,116 @@
+"""Many streams of events searched at once, by the strategy `columnar`.
+
+The events stand partition by partition, each in stream order, and no window reaches out of its partition. So
+the ranges in which a search looks for events are ranges of one partition, and one search finds what a search
+of each partition would find, for the cost of one call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.patterns.batch import Member, type_names
+from penstock.patterns.columnar.quota import Quota
+from penstock.patterns.columnar.search import Marks
+from penstock.patterns.columnar.search_kernel import partition_window_ends
+from penstock.patterns.columnar.strategy import Search
+from penstock.patterns.compile.values import Values
+from penstock.patterns.options import limit_error
+from penstock.patterns.pattern import Pattern
+from penstock.patterns.published.events import Shared
+
+
+@dataclass(frozen=True)
+class PartitionedEvents:
+    """Events of some partitions, those of one after those of the other."""
+
+    starts: np.ndarray  # where each partition begins, and where the last one ends
+    axis: np.ndarray  # times, or positions in the partition
+    types: np.ndarray  # numbers of type names
+    columns: dict[str, Values]
+    new: np.ndarray  # whether an event has not been searched before
+    before: Any  # how far the stream of each event had come when it was last searched; None: never
+    end: Any  # how far it has come now; None: to its end
+
+    def __len__(self) -> int:
+        return len(self.axis)
+
+
+class PartitionedSearch:
+    """Finds matches, and says which events are needed no longer."""
+
+    def __init__(self, pattern: Pattern, width: int | float, max_events: int | None = None) -> None:
+        self.pattern, self.width, self.max_events = pattern, width, max_events
+        member = Member(pattern.analysis, pattern.within)
+        self.types = type_names([member])
+        self.search = Search(member)
+
+    @property
+    def settles(self) -> bool:
+        """Whether matches wait for their window to pass, so that the progress of time may complete some."""
+        return self.search.ahead
+
+    def process(self, events: PartitionedEvents) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of matches, one row each, and which events later matches may need."""
+        if not len(events):
+            return np.empty((0, len(self.pattern.analysis.columns)), np.int64), np.empty(0, bool)
+        shared, width, by_events = Shared(), self.width, self.pattern.within.events
+        first_in, _ = shared.get(
+            ("window", by_events, width), lambda: partition_window_ends(events.axis, events.starts, width)
+        )
+        self._check_limit(first_in, events.new)
+        if self.settles:
+            marks = Marks(self._settled(events), None)
+        else:
+            marks = Marks(np.ones(len(events), bool), events.new)
+        _, positions = self.search.positions(
+            events.axis,
+            width,
+            events.types,
+            {name: i for i, name in enumerate(self.types)},
+            events.columns,
+            marks,
+            Quota(),
+            shared,
+        )
+        return positions, self._needed(events, first_in)
+
+    def _settled(self, events: PartitionedEvents) -> np.ndarray:
+        """The events whose window has passed since they were last searched."""
+        settled = np.ones(len(events), bool)
+        if events.before is not None:
+            settled &= self._in_window(events.axis, events.before)
+        if events.end is not None:
+            settled &= ~self._in_window(events.axis, events.end)
+        return settled
+
+    def _in_window(self, axis: np.ndarray, end: Any) -> np.ndarray:
+        """As `span.first_within` has it."""
+        return np.asarray(axis - end >= -self.width)
+
+    def _needed(self, events: PartitionedEvents, first_in: np.ndarray) -> np.ndarray:
+        """The events that windows still reach: the last window of each partition, or the last two."""
+        if events.end is None:
+            return np.zeros(len(events), bool)
+        needed = self._in_window(events.axis, events.end)
+        if self.search.reach == 1:
+            return needed
+        # Those that the window before the first of these reaches, if there is a first.
+        counts = np.append(0, np.cumsum(needed))
+        parts = np.repeat(np.arange(len(events.starts) - 1), np.diff(events.starts))
+        first = np.searchsorted(counts, counts[events.starts[:-1]], side="right") - 1
+        some = counts[events.starts[1:]] > counts[events.starts[:-1]]
+        reached = np.where(some, first_in[np.minimum(first, len(events) - 1)], len(events))
+        return np.asarray(np.arange(len(events)) >= reached[parts])
+
+    def _check_limit(self, first_in: np.ndarray, new: np.ndarray) -> None:
+        """Refuse events with which more of a partition are within reach of a window than allowed."""
+        if self.max_events is None or not new.any():
+            return
+        reach = first_in if self.search.reach == 1 else first_in[first_in]
+        held = int((np.arange(len(reach)) - reach)[new].max()) + 1
+        if held > self.max_events:
+            raise limit_error(held, self.max_events, str(self.pattern.within))
