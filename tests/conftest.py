@@ -57,6 +57,7 @@ LONG = (
     "tests/cli/test_warm.py",
     "tests/compiler/test_code_cache.py",
     "tests/compiler/test_parts.py::test_another_policy_in_another_process",
+    "tests/compiler/test_switches.py",
     "tests/compiler/test_tiers.py",
     "tests/engine/test_tournament.py",
     "tests/reproduction/",

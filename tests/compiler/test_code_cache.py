@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from penstock.compiler.code_cache import _read
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -154,19 +158,94 @@ def test_a_damaged_file_counts_as_absent(damage: str, tmp_path: Path) -> None:
     assert run(OURS, tmp_path, **cache)[0] == "4.0 1 0"  # whole again
 
 
-def test_two_processes_fill_one_cache(tmp_path: Path) -> None:
+CUT = (
+    """
+import resource, signal
+
+from penstock.structures.age_curves import best_age
+import numpy as np
+
+signal.signal(signal.SIGXFSZ, signal.{action})
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+"""
+    + OURS
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "ends", "left"),
+    [("SIG_DFL", -signal.SIGXFSZ, 1), ("SIG_IGN", 0, 0)],
+    ids=["killed", "refused"],
+)
+def test_a_write_that_is_cut_off(action: str, ends: int, left: int, tmp_path: Path) -> None:
+    """A limit on the size of files ends the process in the middle of a write, or only the write."""
+    kernels = tmp_path / "kernels"
     given = os.environ | {
         "PYTHONPATH": str(SOURCE),
-        "PENSTOCK_CACHE_DIR": str(tmp_path / "kernels"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PENSTOCK_CACHE_DIR": str(kernels),
         "PENSTOCK_TIER": "compiled",
     }
-    both = [
-        subprocess.Popen([sys.executable, "-c", OURS], env=given, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert [each.communicate(timeout=300)[0].split()[0] for each in both] == ["4.0", "4.0"]
-    assert run(OURS, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path / "kernels"))[0] == "4.0 1 0"
-    assert not list((tmp_path / "kernels").glob("*.tmp"))
+    done = subprocess.run(
+        [sys.executable, "-c", CUT.format(action=action)], env=given, capture_output=True, text=True
+    )
+    assert done.returncode == ends, done.stderr
+    assert done.stdout.strip() == ("" if ends else "4.0 0 1")
+    assert [path.stat().st_size for path in kernels.glob("*.tmp")] == [1_000] * left
+    assert not list(kernels.glob("*.nbc"))
+    cache = {"PENSTOCK_CACHE_DIR": str(kernels)}
+    assert run(OURS, tmp_path, **cache)[0] == "4.0 0 1"
+    assert run(OURS, tmp_path, **cache)[0] == "4.0 1 0"
+
+
+def test_two_processes_warm_one_cache(tmp_path: Path) -> None:
+    """Every kernel is there once and whole, so that a third process compiles nothing."""
+    kernels = tmp_path / "kernels"
+    given = os.environ | {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(kernels)}
+    command = [sys.executable, "-m", "penstock.cli", "warm", "--policies", "fifo", "--operators", "cache"]
+    both = [subprocess.Popen(command, env=given, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [each.wait(300) for each in both] == [0, 0]
+    before = times_in(kernels)
+    assert any(path.name.startswith("penstock.engine.cache_loop.answer-") for path in before)
+    assert all(path.suffix == ".nbc" and _read(path) is not None for path in before)
+    subprocess.run(command, env=given, stdout=subprocess.DEVNULL, check=True)
+    assert times_in(kernels) == before
+
+
+def times_in(folder: Path) -> dict[Path, int]:
+    """The files of a folder, and when they were written."""
+    return {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+FORK = """
+import json, os
+
+import numpy as np
+
+from penstock.caching import Cache
+from penstock.structures.age_curves import best_age
+
+cache, curve = Cache("fifo", budget=3), np.array([1.0, 5.0, 0.0])
+cache.request([1, 2, 3])
+best_age(curve, 2.0)
+child = os.fork()
+before = cache.request([3, 4, 1, 4]).hit.tolist(), best_age(curve, 2.0)  # by code from before the fork
+after = Cache("lru", budget=3).request([1, 2, 1]).hit.tolist(), best_age(curve.astype(np.float32), 2.0)
+os.write(1, json.dumps([before, after]).encode() + b"\\n")  # at once: both write to one pipe
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_fork_after_compilation(tmp_path: Path) -> None:
+    """Both processes run what was compiled before it, compile more, and keep that for others."""
+    cache = {"PENSTOCK_CACHE_DIR": str(tmp_path / "kernels")}
+    expected = json.dumps([[[1, 0, 0, 1], 4.0], [[0, 0, 1], 4.0]])
+    assert run(FORK, tmp_path, **cache)[0].splitlines() == [expected] * 2
+    kept = times_in(tmp_path / "kernels")
+    assert run(FORK, tmp_path, **cache)[0].splitlines() == [expected] * 2
+    assert times_in(tmp_path / "kernels") == kept
 
 
 def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:

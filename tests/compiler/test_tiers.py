@@ -6,6 +6,7 @@ import ast
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -18,14 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.caching import Cache
-from penstock.compiler.binding import bind
-from penstock.compiler.driver import Driver
 from penstock.compiler.interpreter import interpret, interpreted
 from penstock.compiler.jit import jit
-from penstock.compiler.tiers import FEW, Kernel, expecting, only
+from penstock.compiler.tiers import FEW, expecting
 from penstock.joins.state import JoinState
 from penstock.structures.age_curves import best_age
+from tests.compiler.forms import FORMS, in_form
 
 SOURCE = Path(__file__).parents[2] / "src"
 PART = 40  # arrivals between two changes of tier
@@ -65,32 +64,13 @@ def arrivals(seed: int, n: int) -> tuple[np.ndarray, ...]:
     return stream, key, np.sort(rng.integers(0, n, n)), np.arange(n)
 
 
-FORMS = ("interpreted", "bound", "inlined")
-
-
-def in_form(kernel: Any, form: str) -> Any:
-    """A driver in one of its forms."""
-    if form == "interpreted":
-        return interpreted(kernel)
-
-    def bound(policy: Any, store: Any, *rest: Any) -> Any:
-        return kernel.late(bind(policy, store), store, *rest)
-
-    def inlined(*given: Any) -> Any:
-        with only("inlined"):
-            return kernel(*given)
-
-    return bound if form == "bound" else inlined
-
-
 def in_parts(state: JoinState, forms: list[str], batch: tuple[np.ndarray, ...]) -> tuple[Any, Any]:
-    """Pairs and events of a join that runs part by part, with its driver in these forms."""
-    kernel = state._kernel
+    """Pairs and events of a join that runs part by part, with its kernels in these forms."""
     parts = []
     for i, form in enumerate(forms):
-        state._kernel = in_form(kernel, form)
         part = [array[i * PART : (i + 1) * PART] for array in batch]
-        parts.append(state.process(*part, collect=True, log=True))
+        with in_form(form):
+            parts.append(state.process(*part, collect=True, log=True))
     parts.append(state.finish(collect=True, log=True))
     return np.concatenate([each.pairs for each in parts]), np.concatenate([each.log for each in parts])
 
@@ -183,9 +163,40 @@ with ahead():
     ps.WindowJoin(within=100, budget=ps.Tuples(60), policy="gdj").start().warm()
 print(background._process.pid)
 """
-    pid = int(run(code, tmp_path)[0])
+    _await_end(int(run(code, tmp_path)[0]))
+
+
+def test_the_compiling_process_does_not_wait_for_forks(tmp_path: Path) -> None:
+    """It ends with the process that asked, however that ended, while a fork of that one lives on."""
+    code = """
+import os, signal, sys
+import penstock as ps
+from penstock.compiler import background
+from penstock.compiler.tiers import ahead
+with ahead():
+    ps.WindowJoin(within=100, budget=ps.Tuples(60), policy="gdj").start().warm()
+compiling = background._process.pid
+if os.fork():
+    os.kill(os.getpid(), signal.SIGKILL)
+print(compiling, background._process, flush=True)
+sys.stdin.read()
+"""
+    given = {name: value for name, value in os.environ.items() if name != "PENSTOCK_TIER"}
+    given |= {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as asked:
+        assert asked.stdout is not None
+        pid, known = asked.stdout.readline().split()
+        assert known == "None"
+        _await_end(int(pid))
+        assert asked.wait(20) == -signal.SIGKILL
+
+
+def _await_end(pid: int) -> None:
     deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}/cmdline").exists() and time.monotonic() < deadline:
+    while b"penstock" in _command(pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert b"penstock" not in _command(pid)
 
@@ -195,19 +206,6 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def test_caches_give_the_same_in_both_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = np.random.default_rng(0).geometric(0.05, 600)
-    for policy in ("lru", "lfu", "gdj", "heeb", "clock"):
-        monkeypatch.setenv("PENSTOCK_TIER", "compiled")
-        whole = Cache(policy, budget=20).request(keys)
-        with monkeypatch.context() as patch:
-            for kind in (Kernel, Driver):
-                patch.setattr(kind, "__call__", lambda self, *given: interpret(self, given), raising=False)
-            plain = Cache(policy, budget=20).request(keys)
-        assert plain.hit.tolist() == whole.hit.tolist()
-        assert plain.slot.tolist() == whole.slot.tolist()
 
 
 @pytest.mark.usefixtures("compiled")

@@ -50,7 +50,7 @@ class Operator:
     """How a state is made, fed with a batch, stored and restored."""
 
     start: Callable[[], Any]
-    feed: Callable[[Any, np.random.Generator, int], None]
+    feed: Callable[..., Any]  # state, random numbers, number of the batch, whether to collect; what came out
     again: Callable[[Any, bytes], Any] = lambda state, data: type(state).restore(data)
     seal: Any = snapshots.SEAL
     store: Callable[[Any], bytes] = lambda state: state.snapshot()
@@ -121,11 +121,12 @@ def joins(name: str) -> Iterator[Operator]:
         yield Operator(lambda j=join, late=lateness: j.start(lateness=late), _feed_join(sized))
 
 
-def _feed_join(sized: bool) -> Callable[[Any, np.random.Generator, int], None]:
-    def feed(state: Any, rng: np.random.Generator, number: int) -> None:
+def _feed_join(sized: bool) -> Callable[..., Any]:
+    def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:
         time = np.sort(rng.integers(40 * number, 40 * number + 40, BATCH))
         size = rng.integers(1, 99, BATCH) if sized else None
-        state.process(rng.integers(0, 2, BATCH), rng.integers(0, 9, BATCH), time, np.arange(BATCH), size)
+        stream, key = rng.integers(0, 2, BATCH), rng.integers(0, 9, BATCH)
+        return state.process(stream, key, time, np.arange(BATCH), size, collect=collect, log=collect)
 
     return feed
 
@@ -133,10 +134,10 @@ def _feed_join(sized: bool) -> Callable[[Any, np.random.Generator, int], None]:
 def many(name: str) -> Iterator[Operator]:
     """In order, and out of step."""
 
-    def feed(state: Any, rng: np.random.Generator, number: int) -> None:
+    def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:
         time = np.sort(rng.integers(40 * number, 40 * number + 40, BATCH))
-        stream = rng.integers(0, 3, BATCH)
-        state.process(stream, rng.integers(0, 5, (BATCH, 2)), time, np.arange(BATCH))
+        stream, key = rng.integers(0, 3, BATCH), rng.integers(0, 5, (BATCH, 2))
+        return state.process(stream, key, time, np.arange(BATCH), collect=collect, log=collect)
 
     within, found = window_of(20).resolve("ms"), policies.get(name)
     common = {"streams": 3, "joins": ((0, 1, 2), (0, 1)), "window": within, "policy": found}
@@ -155,10 +156,16 @@ def caches(name: str) -> Iterator[Operator]:
         def start(limit: int | None = limit) -> Cache:
             return Cache(policy, budget=24, limit=limit, seed=1, costs=costs)
 
-        def feed(state: Cache, rng: np.random.Generator, number: int, limit: int | None = limit) -> None:
+        def feed(
+            state: Cache,
+            rng: np.random.Generator,
+            number: int,
+            collect: bool = False,
+            limit: int | None = limit,
+        ) -> Any:
             keys = rng.integers(0, 60, 120)
             sizes = None if limit is None else rng.integers(1, 99, len(keys))
-            state.request(keys, sizes, rng.random(len(keys)) if costs else None)
+            return state.request(keys, sizes, rng.random(len(keys)) if costs else None)
 
         def again(state: Cache, data: bytes, start: Any = start) -> Cache:
             _, entries, parts, extra = snapshots.unpack(data, object, Entries)
@@ -177,7 +184,7 @@ def queries(name: str) -> Iterator[Operator]:
     """A query of three patterns."""
     query = ps.StreamQuery.parse(QUERY)
 
-    def feed(state: Any, rng: np.random.Generator, number: int) -> None:
+    def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:
         start = np.sort(rng.integers(20 * number, 20 * number + 20, BATCH))
         triples = {
             "s": [f"n{i}" for i in rng.integers(0, 30, BATCH)],
@@ -185,7 +192,7 @@ def queries(name: str) -> Iterator[Operator]:
             "o": rng.integers(0, 9, BATCH),
             "start": start,
         }
-        state.process({"w": triples})
+        return state.process({"w": triples}, log=collect)
 
     yield Operator(lambda: query.start(budget=ps.Tuples(60), policy=name), feed)
 
@@ -194,11 +201,15 @@ def lookups(name: str) -> Iterator[Operator]:
     """With the rows, and without."""
     for budget in (24, ps.Bytes(40_000)):
         lookup = ps.LookupCache(
-            lambda keys: {key: {"name": f"row {key}"} for key in keys}, key="id", budget=budget, policy=name
+            lambda keys: {key: {"name": f"row {key}"} for key in keys},
+            key="id",
+            budget=budget,
+            policy=name,
+            clock=lambda: 1e9,
         )
 
-        def feed(state: Any, rng: np.random.Generator, number: int) -> None:
-            state.process({"id": rng.integers(0, 60, 120)}, on="id")
+        def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:
+            return state.process({"id": rng.integers(0, 60, 120)}, on="id")
 
         def again(state: Any, data: bytes, lookup: Any = lookup) -> Any:
             return lookup.start().restore(data)
@@ -212,10 +223,10 @@ def patterns(strategy: str) -> Iterator[Operator]:
         "PATTERN SEQ(A a, !(B b, b.x = a.x), C c, a.x = c.x) WITHIN 20 RETURN a.y, c.y"
     )
 
-    def feed(state: Any, rng: np.random.Generator, number: int) -> None:
+    def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:
         time = np.sort(rng.integers(30 * number, 30 * number + 30, BATCH))
         kind = rng.choice(["A", "B", "C"], BATCH, p=[0.4, 0.1, 0.5]).tolist()
         x, y = rng.integers(0, 4, BATCH), rng.random(BATCH)
-        state.process({"type": kind, "ts": time, "x": x, "y": y})
+        return state.process({"type": kind, "ts": time, "x": x, "y": y})
 
     yield Operator(lambda: pattern.start(strategy=strategy), feed, seal=pattern_snapshots.SEAL)

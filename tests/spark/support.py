@@ -77,7 +77,9 @@ class Program:
     while it compiles would begin anew each time.
     """
 
-    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: list[str], log: Path, env: dict[str, str] | None = None, cwd: Path = ROOT
+    ) -> None:
         self.log = log
         self.begin = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:
@@ -86,7 +88,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                cwd=ROOT,
+                cwd=cwd,
                 env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_TIER": "", **(env or {})},
                 start_new_session=True,
             )
@@ -140,9 +142,11 @@ class Program:
 
 
 @contextlib.contextmanager
-def running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[Program]:
+def running(
+    command: list[str], log: Path, env: dict[str, str] | None = None, cwd: Path = ROOT
+) -> Iterator[Program]:
     """A program that does not outlive the block."""
-    program = Program(command, log, env)
+    program = Program(command, log, env, cwd)
     try:
         yield program
     finally:
