@@ -18,10 +18,18 @@ from tests.snapshots.operators import Operator, operators
 
 NAMES = (
     "join gdj",
-    *(f"many {name}" for name in ("lru", "gdj", "clock-exp")),
-    *(f"cache {name}" for name in ("lru", "lfu", "gdj", "clock", "heeb", "auto")),
-    *(f"query {name}" for name in ("gdj", "clock-exp", "auto")),
-    *(f"lookup {name}" for name in ("lru", "gdj", "auto")),
+    "many gdj",
+    "cache gdj",
+    "query gdj",
+    "lookup lru",
+    "pattern columnar",
+    "pattern semantic",
+)
+MORE = (  # each compiles kernels of its own in two forms
+    *(f"many {name}" for name in ("lru", "clock-exp")),
+    *(f"cache {name}" for name in ("lru", "lfu", "clock", "heeb", "auto")),
+    *(f"query {name}" for name in ("clock-exp", "auto")),
+    *(f"lookup {name}" for name in ("gdj", "auto")),
     *(f"pattern {name}" for name in ps.patterns.STRATEGIES),
 )
 NESTED = ps.Pattern.parse("PATTERN SEQ(A a, !SEQ(B b, C c, b.x = c.x), C d, a.x = d.x) WITHIN 20")
@@ -35,7 +43,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("compiled", "hasty")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [*NAMES, *(pytest.param(name, marks=pytest.mark.soak) for name in MORE if name not in NAMES)]
+)
 @given(seed=st.integers(0, 10**6), batches=BATCHES)
 @settings(max_examples=10)
 def test_kernels_change_their_form_between_batches(
