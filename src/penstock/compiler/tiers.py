@@ -174,7 +174,7 @@ class Kernel(Whole):
         arguments = sigutils.normalize_signature(sig)[0]
         if arguments in self.overloads or self._cache.has(arguments, self.targetctx):
             return super().compile(sig)
-        with compiling(self.py_func.__name__):
+        with compiling(self.py_func.__name__), self._cache.alone(arguments, self.targetctx):
             return super().compile(sig)
 
     def get_ready(self, signature: Any) -> None:
