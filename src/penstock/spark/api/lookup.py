@@ -24,6 +24,7 @@ from penstock.lookup.stats import LookupStats
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, labels, share
 from penstock.spark.runtime.join_schema import mapped, quoted
+from penstock.spark.runtime.lazy_processor import LazyProcessor
 from penstock.spark.runtime.lookup_processor import PACKED_LOOKUP, LookupProcessor, told
 from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
 from penstock.spark.runtime.packer import BLOB, BUCKET, LABEL, PIECE, TASK, to_blob
@@ -126,7 +127,9 @@ def lookup_join(
         output_blobs = (
             mapped(prepared, _packer(tags), PACKED_LOOKUP)
             .groupBy(LABEL)
-            .transformWithStateInPandas(LookupProcessor(lookup, names), blob_fields(None), "Append", "None")
+            .transformWithStateInPandas(
+                LazyProcessor(LookupProcessor(lookup, names)), blob_fields(None), "Append", "None"
+            )
         )
     else:
         tag = F.element_at(F.array(*[F.lit(label) for label in tags]), F.col(BUCKET) + 1)

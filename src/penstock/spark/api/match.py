@@ -28,6 +28,7 @@ from penstock.spark.runtime.event_packer import BUCKET, LABEL, PACKED, event_pac
 from penstock.spark.runtime.event_processor import EventProcessor
 from penstock.spark.runtime.join_schema import mapped, quoted, types_of
 from penstock.spark.runtime.keys import is_collated, refuse_collated
+from penstock.spark.runtime.lazy_processor import LazyProcessor
 from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
 from penstock.spark.runtime.pattern_bucket import Figures, Matcher
 from penstock.spark.runtime.pattern_stream import END, START, MatchSpec
@@ -255,7 +256,7 @@ def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
     """Packed rows, grouped by bucket, through the stateful operator; output_blobs come out."""
     packed = mapped(prepared, event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
     return packed.groupBy(LABEL).transformWithStateInPandas(
-        MatchProcessor(spec), blob_fields(None), "Append", "None"
+        LazyProcessor(MatchProcessor(spec)), blob_fields(None), "Append", "None"
     )
 
 

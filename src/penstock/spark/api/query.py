@@ -26,6 +26,7 @@ from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, labels, share
 from penstock.spark.runtime.event_processor import EventProcessor
 from penstock.spark.runtime.join_schema import quoted, types_of
+from penstock.spark.runtime.lazy_processor import LazyProcessor
 from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
 from penstock.spark.runtime.query_bucket import (
     BUCKET,
@@ -135,7 +136,7 @@ def stream_query(
         session.prepare(united.sparkSession)
         packed = united.mapInArrow(query_packer(spec, labels(count)), PACKED)
         output_blobs = packed.groupBy(LABEL).transformWithStateInPandas(
-            QueryProcessor(spec, labels(count)), blob_fields(None), "Append", "None"
+            LazyProcessor(QueryProcessor(spec, labels(count))), blob_fields(None), "Append", "None"
         )
     else:
         output_blobs = _in_batch(united, spec)

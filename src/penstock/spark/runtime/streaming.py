@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from penstock.spark.runtime.bucket_labels import labels
 from penstock.spark.runtime.join_spec import Spec
+from penstock.spark.runtime.lazy_processor import LazyProcessor
 from penstock.spark.runtime.output_blobs import blob_fields
 from penstock.spark.runtime.packer import LABEL, PACKED, Packing, packer
 from penstock.spark.runtime.processor import JoinProcessor
@@ -22,7 +23,7 @@ def joined_in_stream(prepared: list[DataFrame], spec: Spec, kind: type[JoinProce
         )
         for side, frame in enumerate(prepared)
     ]
-    processor = kind(spec, {label: i for i, label in enumerate(tags)})
+    processor = LazyProcessor(kind(spec, {label: i for i, label in enumerate(tags)}))
     return (
         reduce(lambda some, more: some.union(more), packed)
         .groupBy(LABEL)
