@@ -1,4 +1,4 @@
-"""What there is to show: the figures of the last batches, and a way to wait for more."""
+"""The data of the live page: the metrics of the last batches, and a way to wait for more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of batches, a JSON object a line: written by a monitor, followed by `penstock dashboard`."""
+"""A file of batches, one JSON object per line: written by a monitor, followed by `penstock dashboard`."""
 
 from __future__ import annotations
 

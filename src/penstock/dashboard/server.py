@@ -1,4 +1,4 @@
-"""The server of the live page: it answers GET, tells of batches as they come, and changes nothing.
+"""The read-only server of the live page: it answers GET and streams batches as they come.
 
 It listens on the loopback interface unless told otherwise, and there answers only those who ask for it by a
 name of this machine, so that a page of elsewhere cannot read it through the browser of someone here.

@@ -1,4 +1,4 @@
-"""The same join for batch DataFrames: rows sorted by time within their bucket, streamed through the operator.
+"""Run a join on batch DataFrames: rows sorted by time within their bucket, streamed through the operator.
 
 A bucket need not fit in memory: a task reads its sorted rows piece by piece.
 """

@@ -1,4 +1,4 @@
-"""Buckets: how many there are, and labels that put each of them into a partition of its own."""
+"""Buckets: how many there are, and labels that put each of them into a separate partition."""
 
 from __future__ import annotations
 

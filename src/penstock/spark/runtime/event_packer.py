@@ -1,4 +1,4 @@
-"""Events packed into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
+"""Pack events into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
 
 A module of its own, so that workers that only pack start without Numba.
 """

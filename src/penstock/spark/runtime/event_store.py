@@ -1,4 +1,4 @@
-"""Rows that are added at the end under ascending numbers, fetched by number, and removed in any order.
+"""Rows appended under ascending numbers, fetched by number, and removed in any order.
 
 They are kept in segments. Two neighbours become one when the later has grown to the size of the earlier, so
 there are few, and a row is copied about as often as their number can double. What an operation costs follows

@@ -1,4 +1,4 @@
-"""The figures of a batch: what it did in a bucket, in numbers that can be added up."""
+"""The metrics of a batch in a bucket, as numbers that can be added up."""
 
 from __future__ import annotations
 

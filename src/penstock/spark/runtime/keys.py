@@ -1,4 +1,4 @@
-"""Keys as Spark's `=` compares them: in which type, and by which values equal keys are known.
+"""Compare keys as Spark's `=` does: the common type, and the values that identify equal keys.
 
 Spark hashes nulls inside arrays and structs as if they were absent, nested arrays as if they were flat, and
 collated strings by their bytes. `identity` gives values whose hashes are equal if the keys are.

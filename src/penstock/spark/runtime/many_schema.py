@@ -1,4 +1,4 @@
-"""From DataFrames to joins of many streams: which columns are keys, times and payload, and what comes out."""
+"""Derive the schema of a join of many streams from DataFrames: keys, times, payload and output columns."""
 
 from __future__ import annotations
 
