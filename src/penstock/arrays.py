@@ -1,4 +1,4 @@
-"""Arrays for kernels: whatever a caller gives becomes an array of one type, exactly, or is refused."""
+"""Convert arguments to arrays of one type for kernels, exactly or with an error."""
 
 from __future__ import annotations
 

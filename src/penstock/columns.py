@@ -1,4 +1,4 @@
-"""From tables to arrays: pandas, Arrow or dicts of arrays; key columns of any type to dense codes."""
+"""Convert tables to arrays: pandas, Arrow or dicts of arrays; key columns of any type to dense codes."""
 
 from __future__ import annotations
 

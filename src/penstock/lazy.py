@@ -1,4 +1,4 @@
-"""Modules that take long to load and that not every user of Penstock needs."""
+"""Import slow, optional modules on first use."""
 
 from __future__ import annotations
 

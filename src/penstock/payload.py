@@ -1,4 +1,4 @@
-"""Payload: what the rows of a table weigh in bytes, whatever their columns are."""
+"""Payload: the size in bytes of the rows of a table, for columns of any type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling kernels beforehand, and packing them for machines that are not to compile any.
+"""Compile kernels in advance, and pack them for machines that should not compile.
 
 Each operator runs once on a few rows, with every kernel compiled that it meets. What is then on disk serves
 every installation of the same version on a processor of the same kind.

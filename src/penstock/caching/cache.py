@@ -1,4 +1,4 @@
-"""`Cache`: which keys are in memory. It takes requests batch by batch and says which were hits."""
+"""`Cache`: which keys are in memory. It takes batches of requests and says which were hits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policy a cache follows: beside the real one, small caches of a sample of keys, one per candidate."""
+"""Choose the policy of a cache by small caches on a sample of the keys, one per candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`replay`: what a cache would have done with a trace of requests."""
+"""`replay`: simulate a cache on a trace of requests."""
 
 from __future__ import annotations
 

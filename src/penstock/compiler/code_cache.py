@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept on disk: a file per kernel and signature, named by what went in.
+"""The disk cache of compiled kernels: a file per kernel and signature, named by a hash of its inputs.
 
 Numba's own cache keeps an index per function, with the types of every signature pickled into it. One class
 that cannot be imported elsewhere (of a test, of a policy in a user's own package) makes such an index

@@ -1,4 +1,4 @@
-"""A word to whoever waits while kernels are compiled: a status line in a terminal, one log line elsewhere."""
+"""Tell the user that kernels are being compiled: a status line in a terminal, one log line elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to come of a key, foretold from what has been: a history, examples from it, and a fit.
+"""Predict the matches of a key from its history: the history, examples from it, and a fit.
 
 Some of the arrivals, chosen by chance, are followed: what is known of the key is taken down, and after a
 span of arrivals compared with how often the other stream had the key meanwhile. A tuple that lives on is

@@ -1,4 +1,4 @@
-"""AR(1): every value leans towards a mean and remembers the one before."""
+"""AR(1): every value depends on the one before and reverts to a mean."""
 
 from __future__ import annotations
 

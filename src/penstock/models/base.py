@@ -1,4 +1,4 @@
-"""What a model of a stream is: what it says of the values to come, given what has come."""
+"""The base class of models: the distribution of coming values, given the past ones."""
 
 from __future__ import annotations
 

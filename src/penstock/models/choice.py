@@ -1,4 +1,4 @@
-"""Which model explains a series best, by an information criterion."""
+"""Choose the model that explains a series best, by an information criterion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expected cumulative benefit of a tuple, and when one tuple is surely worth more than another.
+"""The expected cumulative benefit of a tuple, and when one tuple is certainly worth more than another.
 
 `B_x(dt)` is the expected number of results that x gives in the next dt steps; for the caching problem, the
 probability that x is referenced in them.

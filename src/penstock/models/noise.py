@@ -1,4 +1,4 @@
-"""Noise around a trend: independent whole numbers with a bounded range."""
+"""Noise around a trend: independent whole numbers in a bounded range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A season: the mean comes and goes with a period, and every value remembers how far the last was from it."""
+"""A periodic mean with AR(1) noise: every value depends on the last one's distance from the mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that is known beforehand (section 7.1)."""
+"""A stream that is known in advance (section 7.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`L_x`: how probable it is that a tuple is still in memory some steps from now (Table 1 and section 5.3)."""
+"""`L_x`: the probability that a tuple is still in memory some steps from now (Table 1 and section 5.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random walks: every value is the one before plus a drift and an independent step."""
+"""Random walks: every value is the previous one plus a drift and an independent step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as bytes without pickle: plain values, arrays, and records of classes that the reader accepts.
+"""Encode values as bytes without pickle: plain values, arrays, and records of accepted classes.
 
 Every value is a letter for its kind and what follows from it. Nothing that is read is run: a class is named
 by its module and name, and the reader decides whether it belongs into a snapshot. Lengths are checked against
