@@ -220,6 +220,7 @@ def test_times_of_floating_point_and_before_the_epoch() -> None:
     assert out.counts.tolist() == [0, 0, 1, 0]
 
 
+@pytest.mark.filterwarnings("ignore::penstock.errors.LateRowsWarning")
 def test_a_policy_in_plain_python() -> None:
     class Oldest(ps.policies.PythonPolicy):
         name = "oldest of all"

@@ -12,9 +12,9 @@ import pytest
 import penstock.policies
 from penstock.engine.store import Store
 from penstock.errors import SnapshotError
-from penstock.joins import snapshot as snapshots
-from penstock.soundness import CHECKS
-from penstock.soundness.basics import check_hash, check_lists, followed, hashed
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import CHECKS
+from penstock.states.checks.basics import check_hash, check_lists, followed, hashed
 from tests.snapshots.operators import names, operators
 
 

@@ -93,6 +93,7 @@ class Policy:
     one_by_one: ClassVar[bool] = False  # admits the arrivals of a tick in order, without competition
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams
+    has_credits: ClassVar[bool] = False  # has credits by which memory can be divided among streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
     joins: ClassVar[bool] = True  # can run a join
     caches: ClassVar[bool] = False  # can run a cache, see `build_cache`
@@ -136,6 +137,17 @@ class Policy:
     def inform(self, state: Any, predictor: MatchPredictor) -> Any:
         """Return the same, still empty state, with the knowledge of a history of the stream."""
         return state
+
+    def predictor_of(self, state: Any) -> MatchPredictor | None:
+        """Return the state's own predictor; None if the policy does not predict matches."""
+        return None
+
+    def predictor_options(self) -> tuple[float, float] | None:
+        """Return the span and the memory of its predictor; None if it has none."""
+        return None
+
+    def check_many(self) -> None:
+        """Reject parameters that are not defined for joins of many streams."""
 
     def check(self, state: Any, store: Store) -> None:
         """Assert the invariants of the state."""

@@ -143,6 +143,7 @@ class GreedyDualJoin(Policy):
     method: int = 1
 
     name: ClassVar[str] = "gdj"
+    has_credits: ClassVar[bool] = True
     summary: ClassVar[str] = "evicts the tuple with the least credit; matches earn credit"
     wins: ClassVar[str] = (
         "keys come in clusters but some stay popular: credit remembers matches, and newcomers "
@@ -155,6 +156,14 @@ class GreedyDualJoin(Policy):
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
     caches: ClassVar[bool] = True
     weighs_costs: ClassVar[bool] = True
+
+    def check_many(self) -> None:
+        """Reject method 2: a tuple has no single rank in joins of many streams."""
+        if self.method == 2:
+            raise PolicyOptionError(
+                "gdj: method=2 is not defined for joins of many streams, because a tuple may match several "
+                "times at once and has no single rank; use method 1 or 3."
+            )
 
     def __post_init__(self) -> None:
         if isinstance(self.initial, str) and self.initial != "auto":

@@ -9,7 +9,15 @@ import numpy as np
 
 from penstock.compiler.jit import jit
 from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
-from penstock.engine.match_predictor import MatchPredictor, attend, check_predictor, new_predictor, worth
+from penstock.engine.match_predictor import (
+    DEFAULT_MEMORY,
+    DEFAULT_SPAN,
+    MatchPredictor,
+    attend,
+    check_predictor,
+    new_predictor,
+    worth,
+)
 from penstock.engine.store import (
     ARRIVAL,
     COUNT,
@@ -67,8 +75,8 @@ class Learned(Policy):
     3
     """
 
-    span: float = 0.2
-    memory: float = 4_000.0
+    span: float = DEFAULT_SPAN
+    memory: float = DEFAULT_MEMORY
 
     name: ClassVar[str] = "learned"
     summary: ClassVar[str] = "evicts the fewest predicted matches, by weights learnt from the stream"
@@ -108,6 +116,14 @@ class Learned(Policy):
     def inform(self, state: LearnedState, predictor: MatchPredictor) -> LearnedState:
         """Take over the whole history."""
         return state._replace(predictor=predictor)
+
+    def predictor_of(self, state: LearnedState) -> MatchPredictor:
+        """Return the predictor that scores tuples."""
+        return state.predictor
+
+    def predictor_options(self) -> tuple[float, float]:
+        """Return `span` and `memory`."""
+        return float(self.span), float(self.memory)
 
     def bytes_beyond(self, state: LearnedState) -> int:
         """Bytes of the list of key positions, if there is one."""

@@ -11,9 +11,9 @@ from penstock.engine.score_queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
 from penstock.engine.store import ARRIVAL, BASE, COUNT, ENTRY, P_LIMIT, PLACE, STREAM, Store
 from penstock.engine.tournament import Tournament
 from penstock.policies.clock import Ring
-from penstock.soundness.basics import FAR, check_numbers, check_same, check_within, sound
-from penstock.soundness.parts import CHECKS, Members, anything, checks
-from penstock.soundness.store import highest_key, live_tuples
+from penstock.states.checks.basics import FAR, check_numbers, check_same, check_within, sound
+from penstock.states.checks.parts import CHECKS, Members, anything, checks
+from penstock.states.checks.store import highest_key, live_tuples
 from penstock.structures.bitset import Bitset, new_bitset
 from penstock.structures.key_heap import Ranking
 from penstock.structures.ranked_list import WIDTH, Blocks

@@ -7,8 +7,8 @@ so far off that a loop would go on for ever. What is no index (a credit, a time)
 one. All arrays are looked at as a whole, in time that grows with their size.
 """
 
-from penstock.soundness import knowledge, outlooks, policies
-from penstock.soundness.basics import (
+from penstock.states.checks import knowledge, outlooks, policies
+from penstock.states.checks.basics import (
     check_numbers,
     check_same,
     check_shapes,
@@ -16,12 +16,12 @@ from penstock.soundness.basics import (
     looked_over,
     sound,
 )
-from penstock.soundness.caches import check_cache
-from penstock.soundness.knowledge import check_predictor
-from penstock.soundness.orders import check_queue
-from penstock.soundness.parts import CHECKS, check_parts
-from penstock.soundness.store import check_apart, check_store
-from penstock.soundness.streams import check_flow, check_index, check_open, check_sketch
+from penstock.states.checks.caches import check_cache
+from penstock.states.checks.knowledge import check_predictor
+from penstock.states.checks.orders import check_queue
+from penstock.states.checks.parts import CHECKS, check_parts
+from penstock.states.checks.store import check_apart, check_store
+from penstock.states.checks.streams import check_flow, check_index, check_open, check_sketch
 
 __all__ = [
     "CHECKS",

@@ -35,7 +35,7 @@ from penstock.policies.lru import LruEachState, LruState
 from penstock.policies.opt import OptState
 from penstock.policies.prob import ProbState
 from penstock.policies.rand import RandState
-from penstock.soundness.basics import (
+from penstock.states.checks.basics import (
     FAR,
     check_lists,
     check_numbers,
@@ -44,8 +44,8 @@ from penstock.soundness.basics import (
     followed,
     sound,
 )
-from penstock.soundness.parts import CHECKS, Members, anything, checks
-from penstock.soundness.store import highest_key, live_tuples
+from penstock.states.checks.parts import CHECKS, Members, anything, checks
+from penstock.states.checks.store import highest_key, live_tuples
 from penstock.structures.decaying_scores import KNOWN, LENGTH, LOGGED, SINCE, VISIT, WEIGHT, Logs
 from penstock.structures.recency_list import NEWER, NOTED, OLDER, Recency
 

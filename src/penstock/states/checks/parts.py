@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from penstock.engine.store import Store
-from penstock.soundness.store import live_tuples, pool_of_tuples
+from penstock.states.checks.store import live_tuples, pool_of_tuples
 
 Check = Callable[[Any, Any, Any], None]
 Kind = TypeVar("Kind", bound=Check)
@@ -58,7 +58,7 @@ class Members:
             self.pool = pool_of_tuples(around, self.slots)
             self.pools, self.rows = len(around.pools), len(around.t64)
         else:
-            from penstock.soundness.caches import live_entries
+            from penstock.states.checks.caches import live_entries
 
             self.slots = live_entries(around)
             self.pool = np.zeros(len(self.slots), np.int64)

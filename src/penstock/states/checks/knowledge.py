@@ -22,7 +22,7 @@ from penstock.engine.match_predictor import (
     MatchPredictor,
 )
 from penstock.engine.request_shares import KEYS, SEEN, Shares
-from penstock.soundness.basics import (
+from penstock.states.checks.basics import (
     FAR,
     check_lists,
     check_numbers,
@@ -31,7 +31,7 @@ from penstock.soundness.basics import (
     hashed,
     sound,
 )
-from penstock.soundness.parts import checks
+from penstock.states.checks.parts import checks
 from penstock.structures.key_counts import FILLED, SKETCH, Counts
 from penstock.structures.key_history import CLOCK, KEY, LAST, History
 from penstock.structures.key_positions import LISTED, NOWHERE, Places

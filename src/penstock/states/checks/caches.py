@@ -32,7 +32,7 @@ from penstock.policies.lfu import LfuCache
 from penstock.policies.lru import LruCache
 from penstock.policies.prob import ProbCache
 from penstock.policies.rand import RandCache
-from penstock.soundness.basics import (
+from penstock.states.checks.basics import (
     FAR,
     check_hash,
     check_lists,
@@ -43,9 +43,9 @@ from penstock.soundness.basics import (
     followed,
     sound,
 )
-from penstock.soundness.orders import check_positions
-from penstock.soundness.parts import CHECKS, anything, check_parts, checks
-from penstock.soundness.policies import ROUNDS, check_placed, check_tuning
+from penstock.states.checks.orders import check_positions
+from penstock.states.checks.parts import CHECKS, anything, check_parts, checks
+from penstock.states.checks.policies import ROUNDS, check_placed, check_tuning
 
 for _kind in (LfuCache, ProbCache, RandCache):
     CHECKS[_kind] = anything

@@ -25,7 +25,7 @@ from penstock.engine.many_index import (
 from penstock.engine.many_join_late import ManyFlow
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
-from penstock.soundness.basics import (
+from penstock.states.checks.basics import (
     FAR,
     check_hash,
     check_numbers,
@@ -34,9 +34,9 @@ from penstock.soundness.basics import (
     check_within,
     sound,
 )
-from penstock.soundness.orders import check_queue
-from penstock.soundness.parts import CHECKS, anything, check_parts, checks
-from penstock.soundness.store import check_ends, check_links, live_tuples
+from penstock.states.checks.orders import check_queue
+from penstock.states.checks.parts import CHECKS, anything, check_parts, checks
+from penstock.states.checks.store import check_ends, check_links, live_tuples
 
 for _kind in (Expiry, Scheme, Batch):
     CHECKS[_kind] = anything  # looked at with what they belong to

@@ -1,0 +1,1 @@
+"""Shared by the states of all operators: snapshots, and checks of restored arrays."""
