@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Lazy:
-    """A module that is imported when something of it is first asked for.
+    """A module that is imported on first use.
 
     >>> from penstock.lazy import Lazy
     >>> Lazy("math").sqrt(4.0)

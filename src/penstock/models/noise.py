@@ -18,7 +18,7 @@ class Noise:
 
     @property
     def low(self) -> int:
-        """The smallest number it can be."""
+        """The smallest possible number."""
         raise ModelError(f"{type(self).__name__} has no low; a noise must define it.")
 
     @property
