@@ -83,8 +83,8 @@ def folder() -> Path:
             refused = refused or path
     path = _temporary()
     warnings.warn(
-        f"Penstock keeps compiled kernels in {path}, since no other folder can be written; they are compiled "
-        "again when it is gone. Set PENSTOCK_CACHE_DIR to a folder that can be written.",
+        f"Penstock keeps compiled kernels in {path}, because no other folder is writable; they are compiled "
+        "again when it is deleted. Set PENSTOCK_CACHE_DIR to a writable folder.",
         CacheFolderWarning,
         stacklevel=2,
     )

@@ -66,7 +66,7 @@ class _Notice(threading.Thread):
                 _Notice.said = True
                 log.warning(
                     "Compiling kernels (%s first), which happens once per machine; "
-                    "`penstock warm` does it beforehand.",
+                    "`penstock warm` does it in advance.",
                     self.kernel,
                 )
             self.done.wait()

@@ -145,7 +145,7 @@ def benefit_table(
         return walk_table(steps, first, weights)
     if not isinstance(model, LinearTrend) or not (model.slope / model.step).is_integer():
         raise ModelError(
-            "A table is made of a RandomWalk, or of a LinearTrend whose slope is a whole number of steps; "
+            "A table needs a RandomWalk, or a LinearTrend whose slope is a whole number of steps; "
             f"{model!r} was given."
         )
     from penstock.models.kernels.benefit import trend_table
