@@ -81,7 +81,7 @@ def index(kinds: Any, tables: dict[str, Any]) -> str:
         "wins and when it loses, and shows the whole curve.",
         "",
     ]
-    lines += ["| policy | who goes | " + " | ".join(tables) + " |", "|---|---|" + "---|" * len(tables)]
+    lines += ["| policy | what it does | " + " | ".join(tables) + " |", "|---|---|" + "---|" * len(tables)]
     for kind in kinds:
         recalls = [recall_of(table, kind.name) for table in tables.values()]
         lines.append(f"| [{kind.name}]({kind.name}.md) | {kind.summary} | " + " | ".join(recalls) + " |")

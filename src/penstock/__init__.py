@@ -78,12 +78,16 @@ __all__ = [
     "policies",
 ]
 
-# Names are loaded when they are first used: Numba and pandas take most of a second, which the command line
-# should not spend on `--help`. What stands in a module of its own is listed here; the rest is in `joins`.
+# Names are imported on first use: Numba and pandas take most of a second to import, which `penstock --help`
+# should not pay for. This table lists the names that live in a module of their own; the rest are in `joins`.
 _HOMES = {
     "budget": ("Bytes", "Fraction", "Tuples"),
     "errors": ("PenstockError",),
-    "joins.plan": ("Plan", "PlanRow", "plan"),  # by its module: the package has both under the name of plan
+    "joins.plan": (
+        "Plan",
+        "PlanRow",
+        "plan",
+    ),  # via the module: `joins.plan` names both a module and a function
     "linked": ("LinkedRun", "LinkedStats", "StreamQuery"),
     "lookup": ("LookupCache", "LookupRun", "LookupStats", "plan_lookup"),
     "patterns": ("Pattern", "PatternSet"),

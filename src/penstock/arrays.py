@@ -1,4 +1,4 @@
-"""Arrays for kernels: whatever a caller gives becomes an array of one type, exactly, or is refused."""
+"""Convert arguments to arrays of one type for kernels, exactly or with an error."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from penstock.errors import ColumnError, PenstockError
 
 LARGEST = 2**63 - 1
-FARTHEST = 1e300  # of fractions
-EXACT = 2**53  # floats tell whole numbers apart up to here
+FARTHEST = 1e300  # largest fractional time
+EXACT = 2**53  # floats represent whole numbers exactly up to here
 
 
 def whole_numbers(
     values: Any, what: str, dtype: Any = np.int64, instead: str = "", dimensions: int = 1
 ) -> np.ndarray:
-    """Whole numbers as a contiguous array, without rounding or wrapping; `instead` says what helps.
+    """Return whole numbers as a contiguous array, without rounding or wrapping; `instead` is advice.
 
     >>> from penstock.arrays import whole_numbers
     >>> whole_numbers([1, 2.0], "key").tolist()
@@ -46,7 +46,7 @@ def whole_numbers(
 
 
 def time_numbers(values: Any, dtype: np.dtype, instead: str = "") -> np.ndarray:
-    """Times as an array of int64 or float64, without rounding.
+    """Return times as an array of int64 or float64, without rounding.
 
     >>> import numpy as np
     >>> from penstock.arrays import time_numbers
@@ -66,7 +66,7 @@ def time_numbers(values: Any, dtype: np.dtype, instead: str = "") -> np.ndarray:
 
 
 def exact_floats(numbers: np.ndarray, what: str) -> np.ndarray:
-    """Whole numbers as floats, refused where these would round them.
+    """Convert whole numbers to floats; raise an error if they would be rounded.
 
     >>> import numpy as np
     >>> from penstock.arrays import exact_floats
@@ -86,7 +86,7 @@ times are fractions; give whole numbers throughout, or a coarser unit.
 
 
 def check_reach(first: Any, last: Any, horizons: Sequence[Any]) -> None:
-    """Refuse times whose differences, or whose sum with a window, their numbers cannot hold.
+    """Reject times whose differences, or sums with a window, would overflow.
 
     >>> from penstock.arrays import check_reach
     >>> check_reach(-(2**62), 2**62, (10, 10))
@@ -100,7 +100,7 @@ apart for 64-bit numbers and a window of 10; give times in a coarser unit.
             raise ColumnError(f"The times reach from {first:g} to {last:g}; allowed are +-{FARTHEST:g}.")
         return
     window = int(max(horizons))
-    # A tuple's end is its time plus the window, and what is left of it is a difference to that.
+    # The end of a tuple is its time plus the window; its remaining lifetime is a difference from that.
     if last - first + window > LARGEST or last + window > LARGEST or first - window < -LARGEST:
         raise ColumnError(
             f"The times reach from {first} to {last}, too far apart for 64-bit numbers and a window of "
@@ -152,7 +152,7 @@ def _more(instead: str) -> str:
 
 
 def time_dtype(given: Any) -> np.dtype:
-    """The type in which times are kept: whole or floating-point numbers of 64 bits.
+    """Return the type in which times are kept: integers or floats of 64 bits.
 
     >>> from penstock.arrays import time_dtype
     >>> time_dtype("int32"), time_dtype(float)
@@ -171,7 +171,7 @@ def time_dtype(given: Any) -> np.dtype:
 
 
 def table_bytes(*parts: Any) -> int:
-    """Bytes of all arrays in nested tuples, views counted once."""
+    """Return the bytes of all arrays in nested tuples, counting views once."""
     seen: dict[int, int] = {}
     for array in _arrays(parts):
         owner: Any = array

@@ -14,7 +14,7 @@ from penstock.units import size
 
 @dataclass(frozen=True)
 class Tuples:
-    """At most so many tuples, over all streams.
+    """At most `n` tuples, over all streams.
 
     >>> import penstock as ps
     >>> ps.Tuples(2_000)
@@ -34,7 +34,7 @@ class Tuples:
 
 @dataclass(frozen=True)
 class Bytes:
-    """At most so many bytes for everything kept: tuples, payload, index, scores and sketches.
+    """At most `n` bytes for everything the operator keeps: tuples, payload, index, scores and sketches.
 
     >>> import penstock as ps
     >>> ps.Bytes("64 MiB").n
@@ -60,10 +60,10 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Fraction:
-    """A share of the tuples that the exact answer would keep at the average rate.
+    """A share of the tuples that the exact join would keep at the average rate.
 
-    Each stream needs its arrivals per unit of time, times how long its tuples can still match. 1.0 is enough
-    for a steady stream; a bursty one needs more at its peaks.
+    The need of a stream is its arrival rate times how long its tuples can still match. A share of 1.0 is
+    enough for a steady stream; a bursty one needs more at its peaks.
 
     >>> import penstock as ps
     >>> ps.Fraction(0.2).tuples(arrivals=1_000, window=60, span=600)
@@ -81,8 +81,8 @@ class Fraction:
     def tuples(self, arrivals: float | Sequence[float], window: float | Sequence[float], span: float) -> int:
         """The budget in tuples: floor(share * need).
 
-        The need is the sum over the streams of arrivals times window, divided by the span; all arrivals if
-        the span is 0. Arrivals and window are numbers, or have one per stream.
+        The need is the sum over the streams of arrivals times window, divided by the span. If the span is 0,
+        it is the number of arrivals. Give arrivals and window as one number, or as one number per stream.
 
         >>> import penstock as ps
         >>> ps.Fraction(0.5).tuples(arrivals=10, window=5, span=0)
@@ -105,7 +105,7 @@ Budget = Tuples | Bytes | Fraction
 
 
 def budget_of(value: object) -> Budget:
-    """A budget as given, from a text such as "64 MiB", "20 %" or "2000 tuples", or refused.
+    """Parse a budget: a budget object, or a text such as "64 MiB", "20 %" or "2000 tuples".
 
     >>> from penstock.budget import budget_of
     >>> budget_of("20 %"), budget_of("2000 tuples"), budget_of("1 KiB")

@@ -1,4 +1,4 @@
-"""From tables to arrays: pandas, Arrow or dicts of arrays; key columns of any type to dense codes."""
+"""Convert tables to arrays: pandas, Arrow or dicts of arrays; key columns of any type to dense codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMERIC = {"integer", "floating", "decimal", "mixed-integer-float"}
 
 
 def column_names(table: Table) -> list[str]:
-    """The columns of a table, or an error that says what a table can be.
+    """Return the columns of a table, or raise an error that says what a table can be.
 
     >>> from penstock.columns import column_names
     >>> column_names({"key": [1], "ts": [2]})
@@ -44,7 +44,7 @@ def column_names(table: Table) -> list[str]:
 
 
 def row_count(table: Table) -> int:
-    """How many rows a table has.
+    """Return the number of rows of a table.
 
     >>> from penstock.columns import row_count
     >>> row_count({"key": [1, 2]})
@@ -67,12 +67,12 @@ def row_count(table: Table) -> int:
 
 
 def column(table: Table, name: str, side: str) -> pd.Series:
-    """A column as a pandas Series, or an error that names those there are."""
+    """Return a column as a pandas Series, or raise an error that names the existing ones."""
     names = column_names(table)
     if name not in names:
         raise ColumnError(f"The {side} stream has no column {name!r}{hint(name, names)}")
     if names.count(name) > 1:
-        raise ColumnError(f"The column {name!r} of the {side} stream is there more than once.")
+        raise ColumnError(f"The column {name!r} of the {side} stream occurs more than once.")
     row_count(table)
     if isinstance(table, pa.Table | pa.RecordBatch):
         array = table.column(name)
@@ -86,14 +86,14 @@ def column(table: Table, name: str, side: str) -> pd.Series:
     try:
         series = values if isinstance(values, pd.Series) else pd.Series(values, name=name)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ColumnError(f"The column {name!r} of the {side} stream is not a column: {error}") from error
+        raise ColumnError(f"The column {name!r} of the {side} stream cannot be read: {error}") from error
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)
     return series.reset_index(drop=True).rename(name)
 
 
 def _keep_integers(arrow_type: pa.DataType) -> Any:
-    """Nullable integers stay integers instead of becoming floats."""
+    """Keep nullable integers as integers instead of floats."""
     return pd.ArrowDtype(arrow_type) if pa.types.is_integer(arrow_type) else None
 
 
@@ -103,11 +103,11 @@ class Times:
 
     arrays: tuple[np.ndarray, ...]
     unit: str
-    stamped: bool = False  # they come from timestamps, so that nobody had to say their unit
+    stamped: bool = False  # they are timestamps, so their unit is certain
 
 
 def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms") -> Times:
-    """Time columns on one scale: timestamps keep the finest of their units, numbers are in `unit`."""
+    """Return time columns on one scale: timestamps keep their finest unit, numbers are in `unit`."""
     unit = time_unit(unit)
     stamps = [_stamp_unit(series) for series in columns]
     for series, side in zip(columns, sides, strict=True):
@@ -118,7 +118,7 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
             f"Time columns must be of one kind ({kinds}); convert numbers to timestamps or the reverse."
         )
     if len({_is_aware(series) for series in columns if len(series)}) > 1 and all(stamps):
-        raise ColumnError("Time columns must all have a time zone, or none of them; localize the others.")
+        raise ColumnError("Either all time columns must have a time zone or none; localize the others.")
     if all(stamps) and stamps:
         finest = min((stamp for stamp in stamps if stamp), key=["ns", "us", "ms", "s"].index)
         return Times(tuple(_in_unit(series, finest) for series in columns), finest, stamped=True)
@@ -130,7 +130,7 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
 
 
 def _stamp_unit(series: pd.Series) -> str | None:
-    """The unit of a timestamp column, None if it is numeric."""
+    """Return the unit of a timestamp column, None if it is numeric."""
     dtype = series.dtype
     if isinstance(dtype, pd.DatetimeTZDtype):
         return str(dtype.unit)
@@ -152,12 +152,12 @@ def _is_aware(series: pd.Series) -> bool:
 
 
 def _in_unit(series: pd.Series, unit: str) -> np.ndarray:
-    """Timestamps as whole numbers of a unit."""
+    """Return timestamps as whole numbers of a unit."""
     stamps = _naive(series).to_numpy()
     converted = stamps.astype(f"datetime64[{unit}]")
     if not (converted.astype(stamps.dtype) == stamps).all():
         raise ColumnError(
-            f"The time column {series.name!r} reaches too far for the unit {unit!r} of the other one; "
+            f"The time column {series.name!r} does not fit the unit {unit!r} of the other one; "
             "convert both to a coarser unit."
         )
     return converted.astype(np.int64)
@@ -177,7 +177,7 @@ def _naive(series: pd.Series) -> pd.Series:
 
 
 def _plain(series: pd.Series) -> np.ndarray:
-    """A numeric column as a NumPy array."""
+    """Return a numeric column as a NumPy array."""
     values = series.to_numpy()
     if values.dtype == object or values.dtype.kind not in "iuf":
         values = series.astype("float64" if series.dtype.kind == "f" else "int64").to_numpy()
@@ -210,9 +210,9 @@ def _check_time(series: pd.Series, side: str) -> None:
 
 
 def codes_of(columns: Sequence[Sequence[pd.Series]], sides: Sequence[str]) -> tuple[list[np.ndarray], int]:
-    """Dense codes for the keys of several streams: equal keys, equal codes; -1 where any part is null.
+    """Return dense codes for the keys of several streams: equal for equal keys, -1 if any part is null.
 
-    `columns` has per stream the list of its key columns, in the same order everywhere.
+    `columns` has the list of key columns of each stream, in the same order.
     """
     lengths = [len(parts[0]) for parts in columns]
     combined: np.ndarray | None = None
@@ -234,9 +234,7 @@ def codes_of(columns: Sequence[Sequence[pd.Series]], sides: Sequence[str]) -> tu
 
 
 def labels_of(columns: Sequence[Sequence[pd.Series]], codes: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """The key that each code of `codes_of` stands for, as numbers or objects; without its parts if it has
-    several.
-    """
+    """Return the key of each code of `codes_of`, as numbers or objects; composite keys without parts."""
     if len(columns[0]) != 1:
         return np.full(count, None, object)
     parts = [_values(series) for (series,) in columns]
@@ -252,10 +250,9 @@ def labels_of(columns: Sequence[Sequence[pd.Series]], codes: Sequence[np.ndarray
 def places_of(
     columns: Sequence[Sequence[pd.Series]], codes: Sequence[np.ndarray], count: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The line and the number on it of each code of `codes_of`; None if no part of the keys is a number.
+    """Return the line and the position on it of each code of `codes_of`; None if no key part is a number.
 
-    Of several parts that are numbers the last one is the place; the parts before it and behind it make the
-    line.
+    If several parts are numbers, the last one is the position; the other parts make up the line.
 
     >>> import pandas as pd
     >>> from penstock.columns import codes_of, places_of
@@ -284,7 +281,7 @@ def places_of(
 
 
 def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
-    """Codes over the concatenation of several columns, -1 for null."""
+    """Return codes over the concatenation of several columns, -1 for null."""
     parts = [_values(s) for s in series if len(s)] or [np.empty(0, np.int64)]
     kinds = {part.dtype.kind for part in parts}
     if len(kinds) > 1:
@@ -310,9 +307,9 @@ def _factorize(series: list[pd.Series]) -> tuple[np.ndarray, int]:
 
 
 def text_codes(texts: np.ndarray | pd.Series) -> tuple[np.ndarray, pa.Array]:
-    """Codes of texts, -1 for null, and what they stand for.
+    """Return codes of texts, -1 for null, and the texts.
 
-    By Arrow: pandas would end texts at their first NUL.
+    Uses Arrow, because pandas would cut texts at their first NUL.
     """
     encoded = pa.array(texts, pa.large_string(), from_pandas=True).dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -320,7 +317,7 @@ def text_codes(texts: np.ndarray | pd.Series) -> tuple[np.ndarray, pa.Array]:
 
 
 def _values(series: pd.Series) -> np.ndarray:
-    """A key column as an array: of a plain type if it is one without nulls, of objects otherwise."""
+    """Return a key column as an array: of a plain type if it has one and no nulls, else of objects."""
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = _naive(series)
     if isinstance(series.dtype, np.dtype):
@@ -336,7 +333,7 @@ def _values(series: pd.Series) -> np.ndarray:
 
 
 def _kind(series: pd.Series) -> str:
-    """What sort of values a key column has, in words."""
+    """Describe the kind of values of a key column."""
     kind = pd.api.types.infer_dtype(series, skipna=True)
     if _is_aware(series):
         return "datetime with time zone"

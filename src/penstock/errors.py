@@ -1,6 +1,6 @@
-"""The errors Penstock raises: one root class, and one way to word a message.
+"""The exceptions and warnings that Penstock raises, and helpers for wording their messages.
 
-Every message says what was received, what is allowed, and, where a guess is possible, what was
+Every message says what was received, what is allowed and, where a guess is possible, what was
 probably meant.
 """
 
@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-LONGEST = 60  # letters of what was found
+LONGEST = 60  # characters of the offending text that a message quotes
 END = "the end of the text"
 
 
@@ -26,15 +26,15 @@ class PenstockError(ValueError):
 
 
 class UnknownPolicyError(PenstockError):
-    """A policy was named that is not in the registry, or that cannot run in this operator."""
+    """The policy name is not in the registry, or the policy cannot run in this operator."""
 
 
 class PolicyOptionError(PenstockError):
-    """A policy was given an option it does not have, or a value outside its range."""
+    """The policy does not have this option, or the value is out of range."""
 
 
 class BudgetError(PenstockError):
-    """A memory budget is malformed, or too small for one tuple per stream."""
+    """A memory budget is malformed, or too small to hold one tuple per stream."""
 
 
 class WindowError(PenstockError):
@@ -42,22 +42,22 @@ class WindowError(PenstockError):
 
 
 class ColumnError(PenstockError):
-    """A column is missing, of the wrong type, or holds values that cannot be used."""
+    """A column is missing, has the wrong type, or holds values that cannot be used."""
 
 
 class SnapshotError(PenstockError):
-    """A snapshot is damaged, of another version, or of another operator."""
+    """A snapshot is damaged, or was written by another version or another operator."""
 
 
 class SparkSetupError(PenstockError):
-    """Spark cannot run Penstock here: there is no Java, or its Python workers lack Penstock."""
+    """Spark cannot run Penstock here: Java is missing, or the Python workers cannot import Penstock."""
 
 
 class PatternError(PenstockError):
-    """An event pattern does not make sense: names, negations, predicates or its window.
+    """An event pattern is invalid: its names, negations, predicates or window.
 
-    `about` is the part that is wrong and `expected` what should stand there instead. Where the pattern was
-    read from a text, the message begins with the place of that part.
+    `about` is the part that is wrong and `expected` is what should be there instead. If the pattern was
+    parsed from text, the message starts with the position of that part.
     """
 
     def __init__(self, message: str, about: object = None, expected: str = "") -> None:
@@ -66,7 +66,7 @@ class PatternError(PenstockError):
         self.place: tuple[int, int] | None = getattr(about, "place", None)
 
     def shown(self, text: str, offset: int = 0) -> PatternError:
-        """The same error with line, column and a caret; `offset` is where in the text places count from.
+        """Return the same error with line, column and a caret; positions are counted from `offset`.
 
         >>> from penstock.errors import PatternError
         >>> error = PatternError("There is no such thing.", expected="a thing")
@@ -86,35 +86,35 @@ class PatternError(PenstockError):
 
 
 class PatternSyntaxError(PatternError):
-    """The text of a pattern cannot be read; the message has line, column and a caret."""
+    """The text of a pattern cannot be parsed; the message gives line, column and a caret."""
 
 
 class UnsupportedPatternError(PatternError):
-    """A pattern asks for something that the language does not have."""
+    """A pattern uses a feature that the language does not support."""
 
 
 class KleeneError(UnsupportedPatternError):
-    """A pattern asks for repetition (`A+`, `A*`, `A{2}`)."""
+    """A pattern uses repetition (`A+`, `A*`, `A{2}`), which is not supported."""
 
 
 class SkipStrategyError(UnsupportedPatternError):
-    """A pattern asks for a skip strategy or strict contiguity; there is only skip till any match."""
+    """A pattern asks for a skip strategy or strict contiguity; only skip-till-any-match is supported."""
 
 
 class EventLimitError(PenstockError):
-    """More events would have to be held than `max_events` allows."""
+    """The matcher would have to hold more events than `max_events` allows."""
 
 
 class QueueError(PenstockError):
-    """A queue was asked for what it cannot do: an item too large or of another kind, a closed queue."""
+    """A queue cannot do what was asked: the item is too large or of another type, or the queue is closed."""
 
 
 class QueueEmptyError(QueueError, queue.Empty):
-    """There was nothing to get within the time."""
+    """No item arrived before the timeout."""
 
 
 class QueueFullError(QueueError, queue.Full):
-    """The disk limit of a queue is reached; `taken` says how many of the given items are in the queue.
+    """The queue has reached its disk limit; `taken` is the number of given items that are in the queue.
 
     >>> from penstock.errors import QueueFullError
     >>> QueueFullError("full", taken=3).taken
@@ -127,9 +127,9 @@ class QueueFullError(QueueError, queue.Full):
 
 
 class QueueDiskError(QueueError, OSError):
-    """The disk refused a queue's write: it is full, or it fails.
+    """A write to the queue's disk failed, because the disk is full or faulty.
 
-    `taken` says how many of the given items are in the queue. Nothing that was taken is lost by it.
+    `taken` is the number of given items that are in the queue. Items that were taken are not lost.
 
     >>> import errno
     >>> from penstock.errors import QueueDiskError
@@ -144,43 +144,43 @@ class QueueDiskError(QueueError, OSError):
 
 
 class QueueLockedError(QueueError):
-    """Another process, or another object of this one, has the queue open."""
+    """The queue is already open, in another process or through another object of this one."""
 
 
 class QueueDamageError(QueueError):
-    """Files of a queue are damaged; the message has the file and the offset."""
+    """Files of a queue are damaged; the message gives the file and the offset."""
 
 
 class FetchError(PenstockError):
-    """A table could not be asked: its database is away for longer than the deadline, or refuses the query."""
+    """A table could not be queried: its database was unreachable past the deadline, or rejects the query."""
 
 
 class MissingKeyError(PenstockError):
-    """A stream asks for a key that a table does not have, where that was said to be an error."""
+    """A stream requests a key that is not in the table, and `missing="error"` is set."""
 
 
 class TermError(PenstockError):
-    """A text or a value is no RDF term, or a file of triples cannot be read; the message has the line."""
+    """A text or value is not an RDF term, or a file of triples cannot be read; the message gives the line."""
 
 
 class QueryError(PenstockError):
-    """A stream query does not make sense: its variables, its streams or its context."""
+    """A stream query is invalid: its variables, its streams or its context."""
 
 
 class QuerySyntaxError(QueryError):
-    """The text of a stream query cannot be read; the message has line, column and a caret."""
+    """The text of a stream query cannot be parsed; the message gives line, column and a caret."""
 
 
 class UnsupportedQueryError(QueryError):
-    """A stream query asks for a part of SPARQL that the language does not have."""
+    """A stream query uses a part of SPARQL that the language does not support."""
 
 
 class PenstockWarning(UserWarning):
-    """Root of the warnings that Penstock gives."""
+    """Root of all warnings that Penstock issues."""
 
 
 class BiasedSampleWarning(PenstockWarning):
-    """`drop_rate="unbiased"` was asked for where its assumptions do not hold."""
+    """`drop_rate="unbiased"` is used on streams for which its assumptions do not hold."""
 
 
 class UnitWarning(PenstockWarning):
@@ -188,7 +188,7 @@ class UnitWarning(PenstockWarning):
 
 
 class LateRowsWarning(PenstockWarning):
-    """Many rows came behind the progress of their stream, so that results may be missing."""
+    """Many rows arrived after their stream's progress had passed them, so results may be missing."""
 
 
 class ShortSampleWarning(PenstockWarning):
@@ -196,7 +196,7 @@ class ShortSampleWarning(PenstockWarning):
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn in the name of the code that called Penstock, so that the warning shows that line, and once.
+    """Warn once, pointing at the line of user code that called Penstock.
 
     >>> import warnings
     >>> from penstock.errors import UnitWarning, warn_user
@@ -212,7 +212,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 def hint(given: object, allowed: Iterable[object]) -> str:
-    """The tail of a message: the closest allowed word, and the list of all of them.
+    """Return the end of a message: the closest allowed word, and all allowed words.
 
     >>> from penstock.errors import hint
     >>> hint("gjd", ["gdj", "lru"])
@@ -225,7 +225,7 @@ def hint(given: object, allowed: Iterable[object]) -> str:
 
 
 def pointed(text: str, at: int, found: str, expected: str) -> str:
-    """Line and column, what was found and expected, the line itself, and a caret below the place.
+    """Return line and column, what was found and expected, the line itself, and a caret under the position.
 
     >>> from penstock.errors import pointed
     >>> print(pointed("SEQ(A B)", 6, "B", "a comma"))

@@ -1,4 +1,4 @@
-"""Modules that take long to load and that not every user of Penstock needs."""
+"""Import slow, optional modules on first use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Lazy:
-    """A module that is imported when something of it is first asked for.
+    """A module that is imported on first use.
 
     >>> from penstock.lazy import Lazy
     >>> Lazy("math").sqrt(4.0)

@@ -1,4 +1,4 @@
-"""Payload: what the rows of a table weigh in bytes, whatever their columns are."""
+"""Payload: the size in bytes of the rows of a table, for columns of any type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VARIABLE = (
 
 
 def row_bytes(table: Table) -> np.ndarray:
-    """What each row of a table takes as payload, in bytes of Arrow buffers.
+    """Return the payload of each row of a table, in bytes of Arrow buffers.
 
     >>> from penstock.payload import row_bytes
     >>> row_bytes({"key": ["a", "bcd"], "ts": [1, 2]}).tolist()
@@ -42,7 +42,7 @@ def row_bytes(table: Table) -> np.ndarray:
 
 
 def mean_row_bytes(table: Table) -> float:
-    """The average payload of a row, from a sample; a word per column where it cannot be measured."""
+    """Return the average payload of a row, from a sample; 8 bytes per column if it cannot be measured."""
     rows = row_count(table)
     if rows == 0:
         return 0.0
@@ -60,7 +60,7 @@ def mean_row_bytes(table: Table) -> float:
 
 
 def to_arrow(table: Table) -> pa.Table:
-    """A table as an Arrow table.
+    """Convert a table to an Arrow table.
 
     >>> from penstock.payload import to_arrow
     >>> to_arrow({"key": [1]}).num_rows
@@ -79,7 +79,7 @@ def to_arrow(table: Table) -> pa.Table:
 
 
 def _value_bytes(array: pa.Array) -> np.ndarray:
-    """Bytes per value of one Arrow array."""
+    """Return the bytes per value of an Arrow array."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         array, kind = array.cast(kind.value_type), kind.value_type

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: "10 minutes", "64 MiB"."""
+"""Parse durations and sizes as people write them: "10 minutes", "64 MiB"."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fractions import Fraction as Ratio
 
 from penstock.errors import BudgetError, WindowError, hint
 
-LONGEST = 1e300  # a window; differences of times are still numbers then
+LONGEST = 1e300  # the longest window, in any unit; time differences stay finite
 
-# Nanoseconds of each unit; Ratio keeps conversions exact.
+# Nanoseconds per unit; Ratio keeps conversions exact.
 _NANOSECONDS = {
     "ns": 1,
     "us": 1_000,
@@ -21,7 +21,7 @@ _NANOSECONDS = {
     "d": 86_400 * 1_000_000_000,
     "w": 7 * 86_400 * 1_000_000_000,
 }
-EPOCH = (1_000_000_000, 4_000_000_000)  # seconds from 1970 to 2001 and to 2096
+EPOCH = (1_000_000_000, 4_000_000_000)  # the years 2001 and 2096 in seconds since 1970
 _ALIASES = {
     "nanosecond": "ns",
     "microsecond": "us",
@@ -45,7 +45,7 @@ _SIZES = {"b": 1, "byte": 1} | {
 
 
 def time_unit(unit: str) -> str:
-    """The short name of a unit of time.
+    """Return the short name of a unit of time.
 
     >>> from penstock.units import time_unit
     >>> time_unit("minutes")
@@ -61,7 +61,7 @@ def time_unit(unit: str) -> str:
 
 
 def duration(value: str | datetime.timedelta, unit: str) -> int | float:
-    """A duration in the given unit, an integer where it is whole.
+    """Convert a duration to the given unit; the result is an integer if it is whole.
 
     >>> from penstock.units import duration
     >>> duration("10 minutes", "ms"), duration("1 h 30 min", "h"), duration("250us", "ns")
@@ -85,7 +85,7 @@ def duration(value: str | datetime.timedelta, unit: str) -> int | float:
 
 
 def epoch_unit(smallest: float, largest: float) -> str | None:
-    """The unit in which a range of times counts from 1970 to dates from 2001 to 2096; None if there is none.
+    """Return the unit in which these times are dates from 2001 to 2096, or None if there is none.
 
     >>> from penstock.units import epoch_unit
     >>> epoch_unit(1_700_000_000, 1_700_000_600), epoch_unit(1.7e12, 1.8e12), epoch_unit(0, 3_600_000)
@@ -99,10 +99,10 @@ def epoch_unit(smallest: float, largest: float) -> str | None:
 
 
 def misread_unit(smallest: float, largest: float, unit: str) -> str | None:
-    """The unit that numeric times seem to have, where it is another than the one they are read in.
+    """Return the unit that numeric times seem to have, or None if it is the one they are read in.
 
-    Times too large for their unit cannot be dates. Times too small may be counters, so of these only seconds
-    that are read as milliseconds, the default, are told.
+    Times too large for their unit cannot be dates. Times too small may be counters, so only seconds that are
+    read as milliseconds (the default) are reported.
 
     >>> from penstock.units import misread_unit
     >>> misread_unit(1.7e9, 1.8e9, "ms"), misread_unit(1.7e18, 1.8e18, "s"), misread_unit(1.7e9, 1.8e9, "us")
@@ -116,7 +116,7 @@ def misread_unit(smallest: float, largest: float, unit: str) -> str | None:
 
 
 def unit_word(unit: str) -> str:
-    """The name of a unit, in the plural.
+    """Return the plural name of a unit.
 
     >>> from penstock.units import unit_word
     >>> unit_word("ms"), unit_word("h")
@@ -127,7 +127,7 @@ def unit_word(unit: str) -> str:
 
 
 def size(value: str | int) -> int:
-    """A size in bytes; powers of 1024 for KiB and K, of 1000 for KB.
+    """Parse a size in bytes: KiB and K are powers of 1024, KB is a power of 1000.
 
     >>> from penstock.units import size
     >>> size("64 MiB"), size("1.5k"), size(1000)

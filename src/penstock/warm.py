@@ -1,7 +1,7 @@
-"""Compiling kernels beforehand, and packing them for machines that are not to compile any.
+"""Compile kernels in advance, and pack them for machines that should not compile.
 
-Each operator runs once on a few rows, with every kernel compiled that it meets. What is then on disk serves
-every installation of the same version on a processor of the same kind.
+Each operator runs once on a few rows, which compiles every kernel it uses. The result on disk serves every
+installation of the same version on the same kind of processor.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def warm(
     *,
     report: Report | None = None,
 ) -> list[Path]:
-    """Compile what these operators need under these policies; the files in the cache folder that hold it.
+    """Compile the kernels of these operators and policies; return their files in the cache folder.
 
-    What this process has used before is among them.
+    The result includes kernels that this process has used before.
 
-    `operators` are among `join` (of two streams, in process and on Spark), `many`, `cache` (lookups too),
-    `match` and `query`; by default all. A policy that an operator does not know is left out there.
-    `report` is told how many of the steps are done, how many there are, and which is next.
+    `operators` are any of `join` (two streams, in process and on Spark), `many`, `cache` (also for lookups),
+    `match` and `query`; default: all. Policies that an operator does not support are skipped.
+    `report` is called with the number of steps done, the total, and the next step.
 
     >>> from penstock.warm import warm
     >>> files = warm(["fifo"], ["cache"])
@@ -74,7 +74,7 @@ def warm(
 
 
 def pack(files: Iterable[Path], out: Path) -> None:
-    """Put kernels into an archive, whose folder others give as `PENSTOCK_CACHE_DIR`.
+    """Pack kernels into an archive; unpack it elsewhere and set `PENSTOCK_CACHE_DIR` to the folder.
 
     >>> import tarfile, tempfile
     >>> from penstock.warm import pack, warm
@@ -94,7 +94,7 @@ def pack(files: Iterable[Path], out: Path) -> None:
 
 
 def _policies_of(operator: str, policies: Sequence[str]) -> list[str]:
-    """Patterns have no policy; caches have others than joins."""
+    """Return the policies of an operator: patterns have none; caches have others than joins."""
     if operator == "match":
         return [""]
     known = caching_names() if operator == "cache" else names()
@@ -102,7 +102,7 @@ def _policies_of(operator: str, policies: Sequence[str]) -> list[str]:
 
 
 def _unless_refused(run: Callable[[], object]) -> None:
-    """A policy may not do for ticks, for streams without an end, or without options."""
+    """Skip policies that do not support ticks or unbounded streams, or that need options."""
     with contextlib.suppress(PenstockError):
         run()
 

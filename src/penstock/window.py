@@ -18,7 +18,7 @@ MOST_ROWS = 2**62
 
 @dataclass(frozen=True)
 class Within:
-    """Tuples join if the right one is at most `after` later, or `before` earlier, than the left one.
+    """Joins two tuples if the right one is at most `after` later or `before` earlier than the left one.
 
     >>> import penstock as ps
     >>> ps.Within("0 s", "10 minutes").resolve("ms").horizons
@@ -34,7 +34,7 @@ class Within:
 
     @property
     def has_unit(self) -> bool:
-        """Whether it is a span of real time, which the unit of the time column must fit."""
+        """Whether the window is a duration, so that the unit of the time column matters."""
         return any(_is_duration(span) for span in (self.before, self.after))
 
     def resolve(self, unit: str) -> Resolved:
@@ -45,7 +45,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Rows:
-    """A tuple joins with the other stream's last n arrivals.
+    """Joins a tuple with the last n arrivals of the other stream.
 
     >>> import penstock as ps
     >>> ps.Rows(100)
@@ -63,17 +63,17 @@ class Rows:
 
     @property
     def has_unit(self) -> bool:
-        """It counts rows, whatever the unit of the time column."""
+        """False: the window counts rows, so the unit of the time column does not matter."""
         return False
 
     def resolve(self, unit: str) -> Resolved:
-        """A tuple lives until n further tuples of its own stream have come."""
+        """A tuple expires when n more tuples of its own stream have arrived."""
         return Resolved(ROWS, (self.n - 1, self.n - 1), self.n)
 
 
 @dataclass(frozen=True)
 class Landmark:
-    """Tuples of the same period join: those between two multiples of `every`.
+    """Joins tuples of the same period, that is, between the same two multiples of `every`.
 
     >>> import penstock as ps
     >>> ps.Landmark("1 hour").resolve("ms").horizons
@@ -89,7 +89,7 @@ class Landmark:
 
     @property
     def has_unit(self) -> bool:
-        """Whether it is a span of real time, which the unit of the time column must fit."""
+        """Whether the period is a duration, so that the unit of the time column matters."""
         return _is_duration(self.every)
 
     def resolve(self, unit: str) -> Resolved:
@@ -105,7 +105,7 @@ Window = Within | Rows | Landmark
 
 @dataclass(frozen=True)
 class Resolved:
-    """A window in the unit of a time column: what kernels need to know of it."""
+    """A window in the unit of a time column, as the kernels use it."""
 
     kind: int
     horizons: tuple[Any, Any]  # of the left stream, of the right stream
@@ -113,7 +113,7 @@ class Resolved:
 
 
 def window_of(value: object) -> Window:
-    """A window from what a user gives for `within`: a number, a duration, a pair, Rows or Landmark.
+    """Make a window from the argument `within`: a number, a duration, a pair, Rows or Landmark.
 
     >>> from penstock.window import window_of
     >>> window_of("10 minutes")
@@ -129,9 +129,9 @@ def window_of(value: object) -> Window:
 
 
 def unit_doubt(window: Window, unit: str, times: tuple[float, float] | None) -> str | None:
-    """What speaks against the unit in which numeric times are read; None if nothing does.
+    """Return why numeric times are probably read in the wrong unit, or None if they look right.
 
-    `times` are the smallest and the largest. A window in the unit of the column depends on no unit.
+    `times` holds the smallest and the largest time. A window given as a bare number needs no unit.
 
     >>> from penstock.window import unit_doubt, window_of
     >>> unit_doubt(window_of("10 minutes"), "ms", (1_700_000_000, 1_700_000_600)).partition(";")[0]
@@ -147,13 +147,13 @@ def unit_doubt(window: Window, unit: str, times: tuple[float, float] | None) -> 
     day = datetime.date(1970, 1, 1) + datetime.timedelta(seconds=times[0] / duration("1 s", likely))
     return (
         f"The times look like {unit_word(likely)} since 1970 ({times[0]:.0f} is {day}) but are read as "
-        f"{unit_word(unit)}; the window, which is a duration, would then be a wrong number of them. If they "
+        f"{unit_word(unit)}, so the window, which is a duration, would have the wrong length. If they "
         f'are {unit_word(likely)}, give unit="{likely}".'
     )
 
 
 def warn_unit(window: Window, unit: str, times: tuple[float, float] | None) -> None:
-    """Warn where numeric times seem to be in another unit than the one in which they are read.
+    """Warn if numeric times look as if they were in another unit than the one they are read in.
 
     >>> from penstock.window import warn_unit, window_of
     >>> warn_unit(window_of("10 minutes"), "s", (1_700_000_000, 1_700_000_600))
@@ -164,7 +164,7 @@ def warn_unit(window: Window, unit: str, times: tuple[float, float] | None) -> N
 
 
 class UnitWatch:
-    """Looks at the first times of a stream that comes batch by batch, and warns as `warn_unit` does.
+    """Checks the first times of a stream that arrives in batches, and warns as `warn_unit` does.
 
     >>> import numpy as np
     >>> from penstock.window import UnitWatch, window_of
@@ -175,7 +175,7 @@ class UnitWatch:
         self._window, self._unit, self._seen = window, unit, False
 
     def see(self, times: np.ndarray) -> None:
-        """Times of a batch; those of the first that has any count."""
+        """Check the times of a batch; only the first non-empty batch is checked."""
         if not self._seen and len(times):
             self._seen = True
             warn_unit(self._window, self._unit, (float(times.min()), float(times.max())))
@@ -191,12 +191,12 @@ def _check_span(span: object, name: str) -> None:
             f"{name}={span!r} is not a span of time. Give a number in the unit of the time column or a text "
             "such as '10 minutes'."
         )
-    if not 0 <= amount <= LONGEST:  # neither is NaN
+    if not 0 <= amount <= LONGEST:  # also rejects NaN
         raise WindowError(f"{name}={span!r} is not allowed; a span is not negative and at most {LONGEST:g}.")
 
 
 def _is_duration(span: Span) -> bool:
-    """Whether a span is of real time and longer than none."""
+    """Whether a span is a duration longer than zero."""
     return isinstance(span, str | datetime.timedelta) and duration(span, "ns") > 0
 
 

@@ -27,7 +27,7 @@ def test_this_machine_has_what_is_needed() -> None:
 def test_a_table_for_people() -> None:
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "160"})
     assert result.exit_code == 0
-    assert "All that is needed is there." in result.stdout
+    assert "Everything required is installed." in result.stdout
 
 
 def test_a_java_home_that_leads_nowhere(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_the_plan_for_given_streams_goes_by_what_is_in_them(tmp_path: Path) -> N
         (["--stream", "other=WIND"], "reads the stream 'wind'"),
         (["--stream", "wind=WIND", "--policy", "clok"], "did you mean 'clock'"),
         (["--stream", "wind=WIND", "--budget", "much"], "not a size"),
-        (["--stream", "wind=WIND", "--out", "/none/x.csv"], "Nothing can be written"),
+        (["--stream", "wind=WIND", "--out", "/none/x.csv"], "Cannot write to"),
     ],
 )
 def test_errors_in_one_line(files, arguments: list[str], said: str) -> None:

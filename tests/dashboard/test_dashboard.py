@@ -122,7 +122,7 @@ def test_a_port_that_is_taken() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(PenstockError, match="Nothing can listen on"):
+        with pytest.raises(PenstockError, match="Cannot listen on"):
             Dashboard(Board("clicks"), taken.getsockname()[1])
 
 

@@ -451,13 +451,13 @@ PAIR = (("a", "k"), ("b", "k"))
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"streams": {"a": {"k": [1], "ts": [0]}}}, "two streams or more"),
+        ({"streams": {"a": {"k": [1], "ts": [0]}}}, "at least two streams"),
         ({"streams": [1, 2]}, "a dict of name to table"),
         ({"streams": {"a": 1, "b": 2}}, "int was given"),
         ({"on": "kk"}, "no column 'kk'; did you mean 'k'"),
         ({"on": 7}, "list of joins"),
         ({"on": []}, "list of joins"),
-        ({"on": [(("a", "k"),)]}, "two members or more"),
+        ({"on": [(("a", "k"),)]}, "at least two members"),
         ({"on": [("a", "b")]}, "A member of a join"),
         ({"on": [(("a", "k"), ("c", "k"))]}, "no stream 'c'"),
         ({"on": [(("a", "k"), ("a", "k"))]}, "once"),
@@ -466,8 +466,8 @@ PAIR = (("a", "k"), ("b", "k"))
         ({"time": "at"}, "no column 'at'"),
         ({"time": {"a": "ts"}}, "has none for 'b'"),
         ({"within": -1}, "not negative"),
-        ({"within": (0, 10)}, "same both ways"),
-        ({"within": ps.Rows(5)}, "windows of time"),
+        ({"within": (0, 10)}, "must be symmetric"),
+        ({"within": ps.Rows(5)}, "need a window of time"),
         ({"within": ps.Landmark(1.5)}, "whole number"),
         ({"budget": ps.Tuples(1)}, "at least one tuple per stream, 2 in all"),
         ({"budget": ps.Fraction(0.1)}, "is 0 tuples"),
@@ -495,7 +495,7 @@ def test_a_state_refuses_keys_it_cannot_use() -> None:
         state.process([0], [3], [0], [0])
     with pytest.raises(ps.PenstockError, match="leave out"):
         state.process([0], [[-1, -1]], [0], [0])
-    with pytest.raises(ps.PenstockError, match="Codes of keys"):
+    with pytest.raises(ps.PenstockError, match="Key codes"):
         state.process([0], [[1 << 62, 0]], [0], [0])
 
 

@@ -255,7 +255,7 @@ def test_credit_keeps_the_budget(case: Case) -> None:
     ("change", "message"),
     [
         ({"within": ps.Landmark(10)}, "window of time"),
-        ({"within": (0, 5)}, "same both ways"),
+        ({"within": (0, 5)}, "must be symmetric"),
         ({"budget": ps.Tuples(2)}, "3 in all"),
         ({"budget": ps.Fraction(0.5)}, "give Tuples"),
         ({"budget": ps.Bytes("1 MiB")}, "in tuples"),

@@ -137,8 +137,8 @@ def test_given_trees_and_rates_are_checked() -> None:
     for wrong, message in (
         ((0, 1), "each of the patterns 0 to 3 once"),
         (((0, 1), (2, 2)), "once"),
-        ("left-deep", "no plan"),
-        ((0, 1, 2, 3), "no plan"),
+        ("left-deep", "not a plan"),
+        ((0, 1, 2, 3), "not a plan"),
     ):
         with pytest.raises(PenstockError, match=message):
             query.run({"w": table}, joins=wrong)

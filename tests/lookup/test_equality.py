@@ -431,9 +431,9 @@ def test_no_error_tells_keys_or_values(url: str) -> None:
 
 def test_rows_of_a_function_under_keys_that_were_not_asked_for() -> None:
     for rows, words in (
-        ([{"k": "A", "v": 1}], "not asked for"),
-        ({"A": {"v": 1}}, "not asked for"),
-        ({"a": {"v": 1}, "B": {"v": 1}}, "1 rows under keys that were not asked for"),
+        ([{"k": "A", "v": 1}], "not requested"),
+        ({"A": {"v": 1}}, "not requested"),
+        ({"a": {"v": 1}, "B": {"v": 1}}, "1 rows for keys that were not requested"),
         ([{"k": "a", "v": 1}, {"k": "a", "v": 2}, {"k": "b", "v": 2}], "several rows"),
     ):
         with pytest.raises(FetchError, match=words):

@@ -282,7 +282,7 @@ def test_a_function_is_pickled_by_its_values() -> None:
         (lambda: models.OwnSurvival(lambda dt: 0.1 if dt == 1 else 0.2), "property 2"),
         (lambda: models.OwnSurvival(lambda dt: 1.0), "property 3"),
         (lambda: models.OwnSurvival(lambda dt: 0.0), "property 5"),
-        (lambda: models.benefit(RandomWalk(0, 1), [1], (), "inv"), "without end"),
+        (lambda: models.benefit(RandomWalk(0, 1), [1], (), "inv"), "without bound"),
         (lambda: models.alpha_for(1.0), "above 1"),
         (lambda: models.dominates([1], [1, 2]), "step by step"),
         (lambda: Sequence([1, 2]).sample(5), "the sequence has 2"),

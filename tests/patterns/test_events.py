@@ -34,7 +34,7 @@ def test_truth_values_may_be_missing(strategy: str) -> None:
 def test_types_are_compared_whole(strategy: str) -> None:
     events = {"type": ["A", "A\0z", "B"], "ts": [0, 1, 2]}
     assert rows("SEQ(A, B) WITHIN 5", events, strategy=strategy) == [(0, 2)]
-    with pytest.raises(ColumnError, match="no types"):
+    with pytest.raises(ColumnError, match="cannot be types"):
         rows("SEQ(A, B) WITHIN 5", {"type": [["A"], ["B"]], "ts": [0, 1]}, strategy=strategy)
 
 
@@ -51,7 +51,7 @@ def test_a_window_may_be_wider_than_any_stream(strategy: str, within: Any) -> No
 
 @pytest.mark.parametrize("times", [[-(2**63), 2**63 - 1], [-1e308, 1e308]])
 def test_times_must_leave_room_for_their_difference(times: list[float]) -> None:
-    with pytest.raises(ColumnError, match="reach too far"):
+    with pytest.raises(ColumnError, match="are out of range"):
         rows("SEQ(A, B) WITHIN 5", {"type": ["A", "B"], "ts": times})
 
 
@@ -79,8 +79,8 @@ def test_a_refused_batch_leaves_no_trace(strategy: str) -> None:
     for wrong, said in [
         ({"x": ["t"]}, "was a number and is now a text"),
         ({"y": ["t"]}, "compares a number with a text"),
-        ({"note": [pa.scalar(1)]}, "another type than before"),
-        ({"ts": [-1]}, "order of time"),
+        ({"note": [pa.scalar(1)]}, "has changed its type"),
+        ({"ts": [-1]}, "sort the events by time"),
         ({"ts": [None]}, "missing values"),
         ({name: values * 4 for name, values in good.items()}, "max_events is 3"),
     ]:
@@ -118,10 +118,10 @@ def test_max_events_holds_at_every_event(strategy: str) -> None:
 def test_only_times_advance_a_stream(strategy: str) -> None:
     state = ps.Pattern.parse("PATTERN SEQ(A, !B) WITHIN 2").start(strategy=strategy)
     for wrong in (None, "3", float("nan"), float("inf"), True, pd.Timestamp("2024-05-01")):
-        with pytest.raises(PatternError, match="advance takes a time"):
+        with pytest.raises(PatternError, match="advance takes a finite time"):
             state.advance(wrong)
     assert state.advance(np.int64(1)).num_rows == 0
-    with pytest.raises(ColumnError, match="order of time"):
+    with pytest.raises(ColumnError, match="sort the events by time"):
         state.process({"type": ["A"], "ts": [0]})
     state.process({"type": ["A"], "ts": [1]})
     assert state.advance(4).to_pylist() == [{"A": 0}]

@@ -161,5 +161,5 @@ def test_a_stream_that_is_through_with_its_limit_searches_no_more(strategy: str)
 
 
 def test_a_limit_and_a_count_exclude_each_other() -> None:
-    with pytest.raises(PatternError, match="give one of them"):
+    with pytest.raises(PatternError, match="give only one of them"):
         ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 5").run(CROWD, limit=3, count_only=True)

@@ -247,10 +247,10 @@ def use(client: QueueClient) -> list[Callable[[], Any]]:
 
 def test_tokens(tmp_path: Path) -> None:
     with QueueServer(tmp_path, token="secret") as server:
-        for token, told in ((None, "none was given"), ("wrong", "is not right"), ("secret ", "is not right")):
+        for token, told in ((None, "none was given"), ("wrong", "is wrong"), ("secret ", "is wrong")):
             with QueueClient(server.location, token=token) as client:
                 for call in use(client):
-                    with pytest.raises(QueueError, match=f"wants a token, and .*{told}.*token=") as caught:
+                    with pytest.raises(QueueError, match=f"requires a token, and .*{told}.*token=") as caught:
                         call()
                     assert "secret" not in str(caught.value)
         with QueueClient(server.location, token="secret") as client:
@@ -300,7 +300,7 @@ def test_servers_of_another_kind(answer: Any) -> None:
                 with pytest.raises(QueueError):
                     call()
             if answer is None:
-                with pytest.raises(QueueError, match="does not answer as a queue server does"):
+                with pytest.raises(QueueError, match="does not answer like a queue server"):
                     client.queues()
 
 
@@ -377,7 +377,7 @@ def test_requests_that_make_no_sense(tmp_path: Path) -> None:
             (lambda: client._ask("commit", queue="q", row=-1), "row takes"),
             (lambda: client._ask("nonsense"), "There is no action 'nonsense'"),
             (lambda: client.producer("q", 5), "schema takes"),
-            (lambda: client.producer("q", BATCH.schema, name=5), "text as its name"),
+            (lambda: client.producer("q", BATCH.schema, name=5), "The name of a producer is a text"),
             (lambda: producer.put(5), "record batches; int was given"),
             (lambda: producer.put(pa.table(BATCH.to_pydict())), "to_batches"),
             (lambda: producer.put_many(5), "5 was given"),

@@ -212,7 +212,7 @@ def test_a_sync_that_fails_is_final(tmp_path: Path) -> None:
     queue = ps.SpillQueue(tmp_path, durable=True, disk=disk)
     queue.put(b"a")
     disk.bad = True
-    with pytest.raises(QueueDiskError, match=r"cannot be written .*Whether 1 items are safe is not known"):
+    with pytest.raises(QueueDiskError, match=r"cannot be written .*It is unknown whether 1 items are safe"):
         queue.put_many([b"b"], producer=("p", 1))
     disk.bad = False
     for call in (

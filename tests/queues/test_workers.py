@@ -130,5 +130,5 @@ def test_batches_of_a_server_have_offsets(tmp_path: Path) -> None:
         assert client.offsets("q") == (3, 9)
         assert [each["n"].to_pylist() for each in client.read("q", 3, 6)] == [[3, 4, 5]]
         client.commit("q", 6)
-        with pytest.raises(QueueError, match="confirmed is gone"):
+        with pytest.raises(QueueError, match="confirmed rows are deleted"):
             list(client.read("q", 3, 6))

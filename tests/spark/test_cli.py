@@ -25,7 +25,7 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_demo_ends_with_the_exact_join(tmp_path: Path) -> None:
     result = run("demo", "--quick", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "which is the exact join" in " ".join(result.stdout.split())
+    assert "the same as the exact join" in " ".join(result.stdout.split())
     assert (tmp_path / "demo.png").stat().st_size > 10_000
 
 

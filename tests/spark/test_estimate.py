@@ -225,7 +225,7 @@ def test_a_biased_sample_is_told_while_the_query_runs(
     if bursty:
         assert "drop_rate='unbiased' assumes a constant rate" in totals["advice"]
         assert len(caplog.records) == 1
-        assert "results of bursts are too few" in caplog.text
+        assert "results of bursts are under-represented" in caplog.text
     else:
         assert totals["crowded"] == 0
         assert totals["advice"] is None

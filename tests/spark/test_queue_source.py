@@ -94,7 +94,7 @@ def test_a_wrong_token_is_told_of(spark: Any, tmp_path: Path) -> None:
         where = {"location": server.location, "queue": "q"}
         assert spark.read.format("penstock_queue").options(**where, token="secret").load().count() == 3
         for token in ({}, {"token": "wrong"}):
-            with pytest.raises(Exception, match="wants a token") as caught:
+            with pytest.raises(Exception, match="requires a token") as caught:
                 spark.read.format("penstock_queue").options(**where, **token).load()
             assert "QueueError" in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""`Cache`: which keys are in memory. It takes requests batch by batch and says which were hits."""
+"""`Cache`: which keys are in memory. It takes batches of requests and says which were hits."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
 from penstock.states.checks import check_cache, looked_over
 
-MOST_USES = 64  # of an entry that a policy to which the cache changes is told of
-MOST_ENTRIES = 2**31 - 2  # they are numbered with 32 bits
+MOST_USES = 64  # maximum uses of an entry that are replayed to a new policy
+MOST_ENTRIES = 2**31 - 2  # entries are numbered with 32 bits
 CHUNK = 1 << 16  # requests per call of the driver, so that counts do not grow far ahead of need
 
 
@@ -53,15 +53,15 @@ class Cache:
     """A cache of a fixed number of entries, driven by one policy. Keys are whole numbers.
 
     It knows keys, not values: the answer to a request says whether it was a hit and in which slot the key is
-    now (from 1 up; 0: it was not admitted), and whoever has the values keeps them by slot. A key that is
-    admitted where another was takes over its slot.
+    now (from 1; 0: not admitted), and the owner of the values stores them by slot. A key that displaces
+    another one takes over its slot.
 
     `policy` is a name, a name with options, or a policy object, and must be one of
     `penstock.policies.caching_names()`. `requests` is the whole trace for policies that need it (`lfd`).
-    With `limit`, the entries together take at most so many bytes, and each request comes with the size of
-    its entry; key counts may take `count_bytes`, and what it takes to choose a policy (`auto`)
-    `choosing_bytes`. With `costs`, each comes with what a miss of it costs.
-    Where keys stand for other values, `number` finds the key of a value of a model's (`heeb`).
+    With `limit`, all entries together take at most that many bytes, and each request comes with the size of
+    its entry; key counts may take `count_bytes`, and the choice of a policy (`auto`) `choosing_bytes`. With
+    `costs`, each request comes with the cost of its miss. If keys stand for other values, `number` returns
+    the key of a model's value (`heeb`).
 
     >>> from penstock.caching import Cache
     >>> cache = Cache("lru", budget=2)
@@ -92,7 +92,7 @@ class Cache:
         trace = None if requests is None else whole_keys(requests)
         if costs and not self.policy.weighs_costs:
             raise UnknownPolicyError(
-                f"{self.policy.name} does not weigh costs{hint(self.policy.name, weighing_names())}"
+                f"{self.policy.name} does not support costs{hint(self.policy.name, weighing_names())}"
             )
         self._setting = CacheSetting(self.capacity, trace, count_bytes, costs, number)
         self.follower: CacheFollower | None = None
@@ -108,12 +108,12 @@ class Cache:
 
     @property
     def running(self) -> Policy:
-        """The policy that decides now: the one given, or that which it follows."""
+        """The policy that currently decides: the given one, or the one that it follows."""
         return self.policy if self.follower is None else self.follower.policy
 
     @property
     def choice(self) -> Choice | None:
-        """Which policy runs and what the others are estimated to achieve, where a policy is followed.
+        """The running policy and the estimated performance of the others, if the policy chooses.
 
         >>> from penstock.caching import Cache
         >>> Cache("auto", budget=2).choice.policy
@@ -124,8 +124,8 @@ class Cache:
     def request(self, keys: Any, sizes: Any = None, costs: Any = None, values: Any = None) -> Answers:
         """Answer a batch of requests in their order.
 
-        `values` are the numbers that keys stand for, NaN where they stand for something else; by default
-        the keys themselves. `heeb` goes by them.
+        `values` are the numbers that keys stand for, NaN if they are not numbers; default: the keys
+        themselves. Only `heeb` uses them.
 
         >>> from penstock.caching import Cache
         >>> cache = Cache("fifo", budget=9, limit=100)
@@ -135,7 +135,7 @@ class Cache:
         keys = whole_keys(keys)
         if self._trace is not None and self.requests + len(keys) > self._trace:
             raise PenstockError(
-                f"{self.policy.spell()} was told of {self._trace:,} requests; more have come than that."
+                f"{self.policy.spell()} was given a trace of {self._trace:,} requests; more have come."
             )
         out = Answers(np.zeros(len(keys), np.uint8), np.zeros(len(keys), np.int32))
         weights = np.zeros(len(keys), np.int64) if self._room is None else _one_each("sizes", sizes, keys)
@@ -153,7 +153,7 @@ class Cache:
         numbers: np.ndarray | None,
         out: Answers,
     ) -> None:
-        """Answer requests part by part; between two parts another policy may take over."""
+        """Answer requests in chunks; the policy may switch between two chunks."""
         stop = 0
         while stop < len(keys):
             part = slice(stop, min(len(keys), stop + self._chunk))
@@ -184,7 +184,7 @@ class Cache:
         return CHUNK if self.follower is None else min(CHUNK, self.follower.race.left)
 
     def _follow(self, policy: Policy) -> None:
-        """Change to another policy: the entries stay where they are."""
+        """Switch to another policy; the entries stay where they are."""
         assert self.follower is not None
         self.follower.change(policy)
         held, uses = self.held, self.follower.uses
@@ -200,7 +200,7 @@ class Cache:
             raise PenstockError(f"values must be {len(keys):,} numbers, one per request.")
         if self.policy.needs_whole_stream and len(found) and np.isnan(found).any():
             raise PolicyOptionError(
-                f"{self.policy.name}: the model is one of numbers, but there are keys that are not numbers. "
+                f"{self.policy.name}: the model is for numbers, but some keys are not numbers. "
                 "Use Stationary, or no model."
             )
         return found
@@ -212,7 +212,7 @@ class Cache:
             answer_sized(self._state, self._cache, self._room, keys, sizes, out)
 
     def warm(self) -> Cache:
-        """Load or compile the kernel by answering nothing."""
+        """Load or compile the kernel by answering an empty batch."""
         none = np.empty(0, np.int64)
         answers = Answers(np.zeros(0, np.uint8), np.zeros(0, np.int32))
         self._answer(none, none, answers)
@@ -223,7 +223,7 @@ class Cache:
         return self
 
     def slots(self, keys: Any) -> np.ndarray:
-        """Where keys are, 0 for those that are not there. Nothing is counted.
+        """Return the slots of keys, 0 for keys that are not cached, without counting requests.
 
         >>> from penstock.caching import Cache
         >>> cache = Cache("lru", budget=2)
@@ -240,12 +240,12 @@ class Cache:
 
     @property
     def taken(self) -> int:
-        """Bytes that the entries take; 0 without a limit."""
+        """Bytes of the entries; 0 without a limit."""
         return 0 if self._room is None else int(self._room.bytes[TAKEN])
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """What makes up the state, to be stored."""
+        """Return the parts of the state, for a snapshot."""
         if self.follower is None:
             return self._cache, self._state, self._room
         return self._cache, (self._state, self.follower.parts), self._room
@@ -270,12 +270,12 @@ class Cache:
 
     @property
     def table_bytes(self) -> int:
-        """What the tables take: the index, what ranks the entries, and what it takes to choose a policy."""
+        """Bytes of the tables: the index, the ranking of entries, and the choice of a policy."""
         own = table_bytes(self._cache, self._state, self._room)
         return own + (0 if self.follower is None else self.follower.bytes)
 
     def forget(self, key: int) -> bool:
-        """Take a key out, since what it stands for has changed; whether it was there.
+        """Remove a key whose value has changed; return whether it was cached.
 
         >>> from penstock.caching import Cache
         >>> cache = Cache("lfu", budget=2)
@@ -313,17 +313,17 @@ class Cache:
 
     @property
     def hits(self) -> int:
-        """Those whose key was there."""
+        """Requests whose key was cached."""
         return int(self._cache.meta[HITS])
 
     @property
     def misses(self) -> int:
-        """Those whose key was not."""
+        """Requests whose key was not cached."""
         return self.requests - self.hits
 
     @property
     def evicted(self) -> int:
-        """Entries that had to go for others."""
+        """Entries evicted for others."""
         return int(self._cache.meta[EVICTED])
 
     @property
@@ -347,7 +347,7 @@ class Cache:
 
 
 def weighing_names() -> list[str]:
-    """The policies that can weigh what misses cost.
+    """Return the policies that support costs of misses.
 
     >>> from penstock.caching.cache import weighing_names
     >>> "lru" in weighing_names()
@@ -357,7 +357,7 @@ def weighing_names() -> list[str]:
 
 
 def _one_each(what: str, given: Any, keys: np.ndarray, dtype: Any = np.int64) -> np.ndarray:
-    """Sizes or costs, one per request."""
+    """Return sizes or costs, one per request."""
     found = np.zeros(0) if given is None else np.asarray(given)
     if found.shape != keys.shape or (len(found) and (found < 0).any()):
         raise PenstockError(f"{what} must be {len(keys):,} numbers from 0 up, one per request.")
@@ -365,7 +365,7 @@ def _one_each(what: str, given: Any, keys: np.ndarray, dtype: Any = np.int64) ->
 
 
 def caching_policy(policy: str | Policy) -> Policy:
-    """A policy that can run a cache, or an error that names those that can.
+    """Return a policy that can run a cache, or raise an error that names those that can.
 
     >>> from penstock.caching.cache import caching_policy
     >>> caching_policy("lfd:bypass=true")
@@ -381,7 +381,7 @@ def caching_policy(policy: str | Policy) -> Policy:
 
 
 def entries_of(budget: Any) -> int:
-    """A budget as a number of entries.
+    """Return a budget as a number of entries.
 
     >>> import penstock as ps
     >>> from penstock.caching.cache import entries_of
@@ -391,17 +391,19 @@ def entries_of(budget: Any) -> int:
     whole = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
     found = Tuples(int(budget)) if whole and budget > 0 else budget
     if whole and budget <= 0:
-        raise BudgetError(f"A cache needs room for one entry at least; {budget!r} was given.")
+        raise BudgetError(f"A cache needs room for at least one entry; {budget!r} was given.")
     found = budget_of(found)
     if not isinstance(found, Tuples):
-        raise BudgetError(f"A cache reckons in entries; {budget!r} was given. Give a number, or Tuples.")
+        raise BudgetError(
+            f"A cache needs a budget in entries; {budget!r} was given. Give a number, or Tuples."
+        )
     if found.n > MOST_ENTRIES:
         raise BudgetError(f"A cache has at most {MOST_ENTRIES:,} entries; {budget!r} was given.")
     return found.n
 
 
 def whole_keys(keys: Any) -> np.ndarray:
-    """Keys as an array of 64-bit whole numbers.
+    """Return keys as an array of 64-bit whole numbers.
 
     >>> from penstock.caching.cache import whole_keys
     >>> whole_keys([3, 1]).dtype.name

@@ -1,4 +1,4 @@
-"""Which policy a cache follows: beside the real one, small caches of a sample of keys, one per candidate."""
+"""Choose the policy of a cache by small caches on a sample of the keys, one per candidate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.caching.cache import Cache
 
 CANDIDATES = ("lru", "lfu", "prob", "gdj", "clock-exp")
-LEAST_BYTES = 64 << 10  # unless the real one is so small that this is more
-ENTRY_BYTES = 44  # what an entry takes under the candidate that needs least, its index and ranking included
+LEAST_BYTES = 64 << 10  # unless this is more than the real cache takes
+ENTRY_BYTES = 44  # bytes of an entry under the smallest candidate, including index and ranking
 
 
 def candidates_of(policy: Policy) -> list[Policy]:
@@ -33,14 +33,14 @@ def candidates_of(policy: Policy) -> list[Policy]:
     for each in found:
         if not each.caches or each.chooses or each.needs_future or each.reads_values:
             raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a cache; take some of "
+                f"{policy.name}: {each.name} cannot be a candidate for a cache; use some of "
                 f"{', '.join(CANDIDATES)}, fifo, rand and clock."
             )
     return list(found)
 
 
 class CacheFollower(Follower[Policy]):
-    """The small caches, their hits lately, and how often each entry of the real one was used."""
+    """The small caches, their recent hits, and how often each entry of the real cache was used."""
 
     def __init__(
         self, policy: Policy, capacity: int, limit: int | None, seed: int, most_bytes: int | None
@@ -88,7 +88,7 @@ class CacheFollower(Follower[Policy]):
         return sum(each.table_bytes for each in self.small) + self.uses.nbytes
 
     def attend(self, keys: np.ndarray, sizes: np.ndarray, hit: np.ndarray, slot: np.ndarray) -> Policy | None:
-        """Requests have been answered; once an epoch is over, the policy to change to, if one is ahead."""
+        """Pass answered requests on; at the end of an epoch, return the policy to switch to, if any."""
         tally(self.uses, hit, slot)
         mine = np.flatnonzero(sampled(keys, self.halvings or 0)) if self.small else ()
         if len(mine):

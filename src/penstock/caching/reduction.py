@@ -1,4 +1,4 @@
-"""Caching as joining: a trace of requests as two streams whose bounded join has a result for every hit.
+"""Reduce caching to joining: a trace of requests as two streams whose bounded join has a result per hit.
 
 Section 3.1 of Xie, Yang and Chen 2005: the requests are one stream; the other supplies at each request the
 tuple that answers it, which the cache may keep. The i-th request for v is (v, i - 1) and the i-th supply

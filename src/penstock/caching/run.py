@@ -1,4 +1,4 @@
-"""`replay`: what a cache would have done with a trace of requests."""
+"""`replay`: simulate a cache on a trace of requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.policies import Policy
 
 @dataclass(frozen=True)
 class CacheRun:
-    """The outcome of `replay`. Requests without a key (null) are answered by nobody and counted apart.
+    """The outcome of `replay`. Requests with a null key are not answered and counted separately.
 
     >>> from penstock.caching import replay
     >>> run = replay(["a", "b", None, "a"], "lru", budget=2)
@@ -46,13 +46,13 @@ class CacheRun:
 
 
 def replay(requests: Any, policy: str | Policy, budget: Any, *, seed: int = 0) -> CacheRun:
-    """Replay a trace of requests through a cache of so many entries.
+    """Replay a trace of requests through a cache with a number of entries.
 
     `requests` is a sequence of keys of any type: an array, a list, a pandas or Arrow column. A request is a
-    hit if its key is in memory; a missed key enters, in a full cache at the expense of another. Among equals
-    the least recently used goes. `lfu` counts hits while an entry is cached; `prob` counts requests for ever
-    and may refuse a newcomer, as `heeb` may, which goes by a model of the requests; `lfd` looks ahead and
-    always admits, `lfd:bypass=true` may refuse and is the optimum.
+    hit if its key is cached; a missed key enters, and displaces another if the cache is full. Ties are broken
+    by evicting the least recently used entry. `lfu` counts hits while an entry is cached; `prob` counts all
+    requests and may refuse a newcomer, as may `heeb`, which uses a model of the requests; `lfd` looks ahead
+    and always admits; `lfd:bypass=true` may refuse and is the optimum.
 
     >>> from penstock.caching import replay
     >>> trace = [1, 2, 3, 1, 2, 3, 1, 2, 3]
@@ -77,7 +77,7 @@ def replay(requests: Any, policy: str | Policy, budget: Any, *, seed: int = 0) -
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests by the codes of their keys, with the numbers that the keys stand for.
+    """Requests as codes of their keys, with the numbers that the keys stand for.
 
     >>> from penstock.caching.run import requests_of
     >>> given = requests_of([2.5, None, 0.5, 2.5])
@@ -86,12 +86,12 @@ class Requests:
     """
 
     codes: np.ndarray
-    nulls: int  # requests without a key, which are left out
+    nulls: int  # requests with a null key, which are left out
     values: np.ndarray | None = None  # NaN for keys that are not numbers; `None`: a code is its value
     known: dict[Any, int] | None = None  # the code of each key
 
     def number(self, value: Any) -> int | None:
-        """The code of a key, `None` if nobody asks for it."""
+        """Return the code of a key, `None` if it is never requested."""
         if self.known is None:
             whole = isinstance(value, int | float) and float(value).is_integer()
             return int(value) if whole else None
@@ -99,7 +99,7 @@ class Requests:
 
 
 def requests_of(requests: Any) -> Requests:
-    """Requests as codes: from an array, a list, a column, or a table of several key columns.
+    """Convert requests to codes: from an array, a list, a column, or a table of several key columns.
 
     >>> from penstock.caching.run import requests_of
     >>> requests_of(["b", "a", "b"]).codes.tolist()
@@ -128,7 +128,7 @@ def requests_of(requests: Any) -> Requests:
 
 
 def request_codes(requests: Any) -> tuple[np.ndarray, int]:
-    """Whole numbers for the keys of requests, those without one left out, and how many those are.
+    """Return whole numbers for the keys of requests without null keys, and the number of null keys.
 
     >>> from penstock.caching.run import request_codes
     >>> codes, nulls = request_codes(["b", None, "a", "b"])

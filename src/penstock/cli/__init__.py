@@ -1,6 +1,6 @@
 """The command line: joins, plans, lookups, patterns, stream queries, queues, experiments and the demo.
 
-Commands import what they need when they run, so that `penstock --help` need not wait for Numba.
+Each command imports what it needs when it runs, so `penstock --help` does not wait for Numba.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ app = typer.Typer(
     name="penstock",
     help="Stream processing in a fixed amount of memory.",
     epilog="Example: penstock plan buys.csv sells.csv --on symbol --time ts --within '10 minutes'\n\n"
-    "Exit codes: 0 done, 1 failed, 2 asked wrongly.",
+    "Exit codes: 0 success, 1 failure, 2 invalid usage or input.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

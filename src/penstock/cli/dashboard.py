@@ -1,4 +1,4 @@
-"""`penstock dashboard`: the live page of a pipeline, from the file that its monitor records to."""
+"""`penstock dashboard`: serve a live page of a pipeline, from the file its monitor records."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from penstock.cli.output import errors_in_one_line
 @errors_in_one_line
 def dashboard(
     file: Annotated[
-        Path, typer.Argument(help="What PipelineMonitor(record=...) writes: JSON lines.", show_default=False)
+        Path, typer.Argument(help="The JSON lines file of PipelineMonitor(record=...).", show_default=False)
     ],
-    port: Annotated[int, typer.Option(help="0 is any free one.", min=0, max=65535)] = 8501,
-    address: Annotated[str, typer.Option(help="The interface to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)
+    ] = 8501,
+    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
-    """Show a running pipeline in the browser, until interrupted: memory, recall, rates, shares, state."""
+    """Show memory, recall, rates, shares and state of a running pipeline in the browser; stop with Ctrl-C."""
     import threading
 
     from penstock.dashboard import Board, Dashboard, follow
     from penstock.errors import PenstockError
 
     if file.is_dir() or not file.parent.is_dir():
-        raise PenstockError(f"'{file}' cannot be followed; give a file, which may come later.")
+        raise PenstockError(f"'{file}' is not a file. Give a file; it need not exist yet.")
     board = Board(file.stem)
     over = threading.Event()
     with Dashboard(board, port, address) as served:

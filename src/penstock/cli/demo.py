@@ -1,4 +1,4 @@
-"""`penstock demo`: a streaming query that holds its budget under a burst, and Spark's own join beside it."""
+"""`penstock demo`: a bounded streaming join under a burst, compared with Spark's own join."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ON, TIME = "key", "ts"
 
 @dataclass
 class Seen:
-    """What one of the two queries did, batch by batch."""
+    """Measurements of one of the two queries, per batch."""
 
     results: int = 0
-    rows: list[int] = field(default_factory=list)  # of each batch, as all that follows
+    rows: list[int] = field(default_factory=list)  # per batch, like the fields below
     seconds: list[float] = field(default_factory=list)
     state: list[int] = field(default_factory=list)  # bytes
 
@@ -38,18 +38,18 @@ class Seen:
 
     @property
     def speed(self) -> float:
-        """Rows a second without the first batch, in which Spark starts its workers."""
+        """Rows per second, without the first batch, in which Spark starts its workers."""
         return sum(self.rows[1:]) / max(sum(self.seconds[1:]), 1e-9)
 
 
 @errors_in_one_line
 def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A shorter stream.")] = False,
-    plot: Annotated[Path, typer.Option(help="Write the memory over time as PNG.")] = Path("demo.png"),
-    master: Annotated[str, typer.Option(help="The Spark master.")] = "local[2]",
+    plot: Annotated[Path, typer.Option(help="Plot memory over time to this PNG file.")] = Path("demo.png"),
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[2]",
     json: Json = None,
 ) -> None:
-    """A bounded join on Spark under a burst: memory held, recall estimated, what was lost made good."""
+    """Run a bounded join under a burst: memory stays bounded, recall is estimated, lost results recovered."""
     from penstock.joins.estimate import RecallEstimate
 
     writable(plot)
@@ -58,7 +58,7 @@ def demo(
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     rows, tuples = write_streams(folder, rate=40 if quick else 120)
     out.print(
-        f"Two streams of {rows // 2:,} rows each, with bursts of twenty times their rate; rows join within "
+        f"Two streams of {rows // 2:,} rows each, with bursts of 20 times the normal rate; rows join within "
         f"{WITHIN} seconds.\nThe bounded join may keep {tuples:,} rows, {SHARE:.0%} of what the exact join "
         "needs on average.\n"
     )
@@ -78,17 +78,19 @@ def demo(
     sink.write(figures)
     out.print(_table(bounded, native, missed, recall))
     whole = bounded.results + missed
-    same = "which is the exact join" if whole == native.results else "[red]which is not the exact join[/]"
+    same = (
+        "the same as the exact join" if whole == native.results else "[red]not the same as the exact join[/]"
+    )
     out.print(
-        f"Online {bounded.results:,} and reconciled {missed:,} are {whole:,} results, {same}.\n"
-        f"Recall was {bounded.results / max(1, native.results):.1%}, estimated {recall} while it ran."
+        f"{bounded.results:,} results online plus {missed:,} reconciled make {whole:,}, {same}.\n"
+        f"Recall was {bounded.results / max(1, native.results):.1%}; the estimate while it ran was {recall}."
     )
     draw(bounded, native, plot)
     out.print(f"Memory over time: {plot}")
 
 
 def write_streams(folder: Path, rate: float) -> tuple[int, int]:
-    """Write a bursty pair of streams in files; the number of rows, and the budget in tuples.
+    """Write two bursty streams to files; return the number of rows and the budget in tuples.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -130,7 +132,7 @@ def _streams(session: Any, folder: Path) -> list[Any]:
 
 
 def run_bounded(session: Any, folder: Path, tuples: int, screen: Any = None) -> tuple[Seen, dict[str, Any]]:
-    """The bounded join as a streaming query, with live figures; what it did, and its totals."""
+    """Run the bounded join as a streaming query with live metrics; return its measurements and totals."""
     import penstock as ps
     from penstock.spark import PipelineMonitor, bounded_join, write_split
     from penstock.spark.runtime.metrics import figures_of
@@ -163,7 +165,7 @@ def run_bounded(session: Any, folder: Path, tuples: int, screen: Any = None) -> 
 
 
 def run_reconcile(session: Any, folder: Path) -> int:
-    """The results that the query missed."""
+    """Return the results that the query missed."""
     from penstock.spark import reconcile
 
     left, right = (session.read.parquet(str(folder / name)) for name in ("left", "right"))
@@ -180,7 +182,7 @@ def run_reconcile(session: Any, folder: Path) -> int:
 
 
 def run_native(session: Any, folder: Path) -> Seen:
-    """Spark's own join of the same streams, which keeps every row for as long as it can match."""
+    """Run Spark's own join of the same streams, which keeps every row as long as it can match."""
     left, right = (each.withWatermark(TIME, "0 seconds") for each in _streams(session, folder))
     condition = (
         f"a.{ON} = b.{ON} and b.{TIME} between a.{TIME} - interval {WITHIN} seconds "
@@ -218,12 +220,12 @@ def _table(bounded: Seen, native: Seen, missed: int, recall: RecallEstimate) -> 
     table.add_row("results reconciled", f"{missed:,}", "")
     both = (bounded, native)
     table.add_row("peak state", *(f"{max(seen.state, default=0) / 2**20:.1f} MiB" for seen in both))
-    table.add_row("rows a second after the first batch", *(f"{seen.speed:,.0f}" for seen in both))
+    table.add_row("rows per second after the first batch", *(f"{seen.speed:,.0f}" for seen in both))
     return table
 
 
 def draw(bounded: Seen, native: Seen, path: Path) -> None:
-    """The state after each batch, of both joins."""
+    """Plot the state size of both joins after each batch."""
     import matplotlib as mpl
 
     mpl.use("Agg")

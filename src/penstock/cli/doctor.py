@@ -1,4 +1,4 @@
-"""`penstock doctor`: whether this machine has what Penstock needs, and what to do where it has not."""
+"""`penstock doctor`: check that this machine has what Penstock needs, and say how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OLDEST_SPARK = (4, 1)
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found: `state` is ok, note (a part will not work) or bad; `remedy` what to do."""
+    """Result of a check: `state` is ok, note (a feature will not work) or bad; `remedy` is how to fix it."""
 
     what: str
     state: str
@@ -42,11 +42,11 @@ class Finding:
 @errors_in_one_line
 def doctor(
     start: Annotated[
-        bool, typer.Option("--start", help="Start Spark as well and run a task in a Python worker.")
+        bool, typer.Option("--start", help="Also start Spark and run a task in a Python worker.")
     ] = False,
     json: Json = None,
 ) -> None:
-    """Look for Python, packages, Java, Spark and the cache of kernels; exit code 1 if one is missing."""
+    """Check Python, packages, Java, Spark and the kernel cache; exit code 1 if anything is missing."""
     sink = JsonOut(json)
     looks: list[Callable[[], list[Finding]]] = [python, packages, java, kernels]
     if start:
@@ -60,7 +60,7 @@ def doctor(
 
 
 def python() -> list[Finding]:
-    """The interpreter.
+    """Check the Python version.
 
     >>> from penstock.cli.doctor import python
     >>> python()[0].state
@@ -74,7 +74,7 @@ def python() -> list[Finding]:
 
 
 def packages() -> list[Finding]:
-    """Penstock, what it needs, and what its extras bring.
+    """Check Penstock, its dependencies and the packages of its extras.
 
     >>> from penstock.cli.doctor import packages
     >>> {finding.state for finding in packages()} <= {"ok", "note"}
@@ -89,17 +89,17 @@ def packages() -> list[Finding]:
         try:
             found = version(name)
             old = name == "pyspark" and release_of(found) < OLDEST_SPARK
-            newer = "pip install 'penstock[spark]' brings 4.1 or newer." if old else ""
+            newer = "Run pip install 'penstock[spark]' to get 4.1 or newer." if old else ""
             findings.append(Finding(name, "bad" if old else "ok", found, newer))
         except PackageNotFoundError:
             extra = OPTIONAL.get(name)
-            remedy = f"pip install 'penstock[{extra}]' if you want it." if extra else f"pip install {name}"
+            remedy = f"Optional: pip install 'penstock[{extra}]'" if extra else f"pip install {name}"
             findings.append(Finding(name, "note" if extra else "bad", "not installed", remedy))
     return findings
 
 
 def release_of(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version.
+    """Return the first two numbers of a version.
 
     >>> from penstock.cli.doctor import release_of
     >>> release_of("4.1.0.dev2") >= (4, 1), release_of("3.5.7") >= (4, 1)
@@ -109,10 +109,10 @@ def release_of(version: str) -> tuple[int, ...]:
 
 
 def java() -> list[Finding]:
-    """The Java that Spark would start: that of JAVA_HOME, or else the one on the PATH."""
+    """Check the Java that Spark would start: the one in JAVA_HOME, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    install = "Install Java 17 (Debian, Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to it."
+    install = "Install Java 17 (Debian, Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME."
     if command is None or not Path(command).exists():
         where = f"none in JAVA_HOME={home}" if home else "none on the PATH, and JAVA_HOME is not set"
         if find_spec("pyspark") is None:
@@ -124,13 +124,13 @@ def java() -> list[Finding]:
         return [Finding("Java", "bad", f"{command} does not run: {error}", install)]
     major = major_of(said)
     if major is None:
-        return [Finding("Java", "bad", f"{command} does not say its version", install)]
+        return [Finding("Java", "bad", f"{command} does not report its version", install)]
     fine = major >= OLDEST_JAVA
     return [Finding("Java", "ok" if fine else "bad", f"{major} ({command})", "" if fine else install)]
 
 
 def major_of(text: str) -> int | None:
-    """The release of a Java from what `java -version` says; Java 8 calls itself 1.8.
+    """Parse the Java release from the output of `java -version`; Java 8 reports itself as 1.8.
 
     >>> from penstock.cli.doctor import major_of
     >>> major_of('openjdk version "17.0.9" 2023-10-17'), major_of('java version "1.8.0_392"'), major_of("?")
@@ -141,9 +141,11 @@ def major_of(text: str) -> int | None:
 
 
 def kernels() -> list[Finding]:
-    """Where compiled kernels are kept, and how many are there."""
+    """Check the folder of compiled kernels, and count them."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return [Finding("Numba", "note", "NUMBA_DISABLE_JIT is set", "Unset it: all runs as plain Python.")]
+        return [
+            Finding("Numba", "note", "NUMBA_DISABLE_JIT is set", "Unset it: all code runs as plain Python.")
+        ]
     from penstock.compiler.code_cache import CacheFolderWarning, folder
 
     with warnings.catch_warnings():
@@ -151,17 +153,21 @@ def kernels() -> list[Finding]:
         try:
             where = folder()
         except CacheFolderWarning as warning:
-            remedy = "Set PENSTOCK_CACHE_DIR to a folder that can be written and that Spark's workers share."
+            remedy = "Set PENSTOCK_CACHE_DIR to a writable folder that Spark's workers share."
             return [Finding("Compiled kernels", "note", str(warning).partition(";")[0], remedy)]
     kept = list(where.glob("*.nbc"))
     size = sum(path.stat().st_size for path in kept) / 2**20
     found = f"{len(kept)} kernels, {size:.0f} MiB in {where}"
-    hint = "" if kept else "The first runs compile, a few seconds a policy; later ones load."
+    hint = (
+        ""
+        if kept
+        else "The first run of each policy compiles for a few seconds; later runs load its kernels."
+    )
     return [Finding("Compiled kernels", "ok" if kept else "note", found, hint)]
 
 
 def spark() -> list[Finding]:
-    """Start Spark and let a worker import Penstock."""
+    """Start Spark and import Penstock in a worker."""
     from penstock.cli.session import spark_session
 
     def look(_: int) -> str:
@@ -173,10 +179,10 @@ def spark() -> list[Finding]:
         with spark_session("local[1]") as session:
             told = session.sparkContext.parallelize([0], 1).map(look).collect()[0]
             return [Finding("Spark runs", "ok", f"{session.version}, its workers have penstock {told}")]
-    except Exception as error:  # whatever it is, it is the finding
+    except Exception as error:  # any failure is the finding
         words = " ".join(str(error).split())[:200]
         return [
-            Finding("Spark runs", "bad", words, "See the log named above, and the lines on Java and pyspark.")
+            Finding("Spark runs", "bad", words, "See the log named above, and the rows for Java and pyspark.")
         ]
 
 
@@ -196,4 +202,4 @@ def _show(findings: list[Finding]) -> None:
     if "bad" in worst:
         console().print("[red]Something is missing.[/]")
     else:
-        console().print("All that is needed is there." + (" See the notes." if "note" in worst else ""))
+        console().print("Everything required is installed." + (" See the notes." if "note" in worst else ""))

@@ -1,4 +1,4 @@
-"""Streams from files: CSV and Parquet, with timestamps in texts parsed."""
+"""Read streams from CSV and Parquet files, and parse timestamps given as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARQUET = (".parquet", ".pq")
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A file as a data frame, by the extension of its name.
+    """Read a file as a data frame, by its extension.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -29,9 +29,7 @@ def read_table(path: Path) -> pd.DataFrame:
     """
     name = path.name.lower()
     if not name.endswith(CSV + PARQUET):
-        raise PenstockError(
-            f"'{path}' is not a file that can be read; allowed are {', '.join(CSV + PARQUET)}."
-        )
+        raise PenstockError(f"'{path}' has an unsupported extension; allowed are {', '.join(CSV + PARQUET)}.")
     if path.is_dir():
         raise PenstockError(f"'{path}' is a folder; give one of the files in it.")
     if not path.is_file():
@@ -52,7 +50,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def read_text(path: Path, what: str) -> str:
-    """A file of text, such as a query.
+    """Read a text file, such as a query.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -67,11 +65,11 @@ def read_text(path: Path, what: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except ValueError as error:
-        raise PenstockError(f"'{path}' is not a text with {what}: {error}.") from error
+        raise PenstockError(f"'{path}' is not a text file with {what}: {error}.") from error
 
 
 def parse_times(table: pd.DataFrame, name: str, side: str) -> bool:
-    """Turn a time column of texts into timestamps (UTC where no zone is given); whether it was one.
+    """Parse a text column of times into timestamps (UTC if no zone is given); return whether it was text.
 
     >>> import pandas as pd
     >>> from penstock.cli.files import parse_times

@@ -1,4 +1,4 @@
-"""`penstock join` and `penstock reconcile`: the bounded join of files on Spark, and what it missed."""
+"""`penstock join` and `penstock reconcile`: a bounded join of files on Spark, and the results it missed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Left = Annotated[
 ]
 Right = Annotated[Path, typer.Argument(help="The right stream.", show_default=False)]
 On = Annotated[
-    list[str], typer.Option(help="Key columns: a,b; or a=b where names differ.", show_default=False)
+    list[str], typer.Option(help="Key columns: a,b; or a=b if the names differ.", show_default=False)
 ]
-Time = Annotated[str, typer.Option(help="Time column; or a=b where names differ.", show_default=False)]
+Time = Annotated[str, typer.Option(help="Time column; or a=b if the names differ.", show_default=False)]
 Within = Annotated[
     str, typer.Option(help="The window: '10 minutes', a number, or '0 s..10 minutes'.", show_default=False)
 ]
-Out = Annotated[Path, typer.Option(help="Where the results go, as Parquet.", show_default=False)]
-Unit = Annotated[str, typer.Option(help="The unit of numeric time columns.")]
-Master = Annotated[str, typer.Option(help="The Spark master.")]
+Out = Annotated[Path, typer.Option(help="Folder for the results, as Parquet.", show_default=False)]
+Unit = Annotated[str, typer.Option(help="Unit of numeric time columns.")]
+Master = Annotated[str, typer.Option(help="Spark master.")]
 
 
 @errors_in_one_line
@@ -45,13 +45,15 @@ def join(
     time: Time,
     within: Within,
     budget: Annotated[
-        str, typer.Option(help="'64 MiB', '2000 tuples'; without --stream also '20 %'.", show_default=False)
+        str, typer.Option(help="'64 MiB' or '2000 tuples'; without --stream also '20 %'.", show_default=False)
     ],
     out: Out,
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
-    archive: Annotated[Path | None, typer.Option(help="Also keep what is lost, for `reconcile`.")] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="As a streaming query, a file per batch.")] = False,
-    lateness: Annotated[str, typer.Option(help="How late rows of a stream may come.")] = "0 seconds",
+    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "auto",
+    archive: Annotated[Path | None, typer.Option(help="Folder for evicted rows, for `reconcile`.")] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Run as a streaming query, one file per batch.")
+    ] = False,
+    lateness: Annotated[str, typer.Option(help="How late rows of a stream may arrive.")] = "0 seconds",
     unit: Unit = "ms",
     master: Master = "local[2]",
     json: Json = None,
@@ -100,12 +102,12 @@ def join(
 
 
 def _check_unit(frame: Any, name: str, window: Any, unit: str) -> None:
-    """Warn where the times of a file are numbers that seem to be in another unit; one row tells."""
+    """Warn if the times of a file are numbers that seem to be in another unit; looks at one row."""
     from pyspark.sql import functions, types
 
     from penstock.window import warn_unit
 
-    kind = frame.schema[name].dataType if name in frame.columns else None  # others are refused by the join
+    kind = frame.schema[name].dataType if name in frame.columns else None  # the join rejects missing columns
     if not isinstance(kind, types.NumericType) or not window.has_unit:
         return
     time = functions.col(f"`{name.replace('`', '``')}`")
@@ -115,14 +117,14 @@ def _check_unit(frame: Any, name: str, window: Any, unit: str) -> None:
 
 
 def _share(recall: RecallEstimate) -> str:
-    """A recall in words that go on with what it is a share of."""
+    """Format a recall for the phrase "... of the exact join"."""
     if recall.value is None:
         return "an unknown share"
     return str(recall) if recall.at_most else f"about {recall}"
 
 
 def _batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str, Any]:
-    """Write the join of two tables; the figures that Spark observed meanwhile."""
+    """Write the join of two tables; return the metrics that Spark observed meanwhile."""
     from pyspark.sql import functions
 
     results = joined
@@ -137,7 +139,7 @@ def _batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str
 
 
 def _stream(session: Any, joined: Any, out: Path, archive: Path | None) -> dict[str, Any]:
-    """Run the join of two streams to the end of what is there."""
+    """Run the join of two streams until all available files are read."""
     from penstock.spark import PipelineMonitor, write_split
 
     with PipelineMonitor(session) as monitor:
@@ -171,7 +173,7 @@ def reconcile(
     unit: Unit = "ms",
     master: Master = "local[2]",
 ) -> None:
-    """The results that a bounded join missed, exactly."""
+    """Compute exactly the results that a bounded join missed."""
     for path in (left, right, results, archive):
         format_of(path)
     what = _what(on, time, within, unit)
@@ -182,11 +184,11 @@ def reconcile(
         missed = missed_by(str(archive), *frames, **what, results=str(results))
         missed.write.mode("overwrite").parquet(str(out))
         count = session.read.parquet(str(out)).count()
-    console().print(f"{count:,} results that were missed, to {out}.")
+    console().print(f"{count:,} missed results written to {out}.")
 
 
 def _what(on: list[str], time: str, within: str, unit: str) -> dict[str, Any]:
-    """What is asked, refused before Spark starts where it makes no sense."""
+    """Check and collect the options, so that bad ones are rejected before Spark starts."""
     from penstock.units import time_unit
     from penstock.window import window_of
 

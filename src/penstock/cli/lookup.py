@@ -1,4 +1,4 @@
-"""`penstock plan-lookup` and `penstock enrich`: the size of a cache, and a stream with a table's columns."""
+"""`penstock plan-lookup` and `penstock enrich`: size a cache, and add a table's columns to a stream."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ def plan_lookup(
     trace: Annotated[Path, typer.Argument(help="The requests: a CSV or Parquet file.", show_default=False)],
     key: Annotated[list[str], typer.Option(help="Key columns of the requests: a,b.", show_default=False)],
     sizes: Annotated[
-        list[str] | None, typer.Option(help="Entries: 100,1000; or shares of the distinct keys: 1%.")
+        list[str] | None,
+        typer.Option(help="Cache sizes in entries: 100,1000; or shares of the distinct keys: 1%."),
     ] = None,
     policies: Annotated[
-        list[str] | None, typer.Option(help="Policies, with options if need be; by default all.")
+        list[str] | None, typer.Option(help="Policies, optionally with options; default: all.")
     ] = None,
-    target: Annotated[float | None, typer.Option(help="The hit rate to reach, such as 0.8.")] = None,
-    seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
+    target: Annotated[float | None, typer.Option(help="Hit rate to reach, such as 0.8.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
     json: Json = None,
-    plot: Annotated[Path, typer.Option(help="Write the curve as PNG.")] = Path("plan-lookup.png"),
-    no_plot: Annotated[bool, typer.Option("--no-plot", help="Write no curve.")] = False,
+    plot: Annotated[Path, typer.Option(help="Plot the curve to this PNG file.")] = Path("plan-lookup.png"),
+    no_plot: Annotated[bool, typer.Option("--no-plot", help="Do not plot the curve.")] = False,
 ) -> None:
-    """Hit rates for every policy and size of a cache, and the smallest size that reaches the target."""
+    """Compute the hit rate of every policy and cache size, and the smallest size that reaches the target."""
     sink = JsonOut(json)
     writable(None if no_plot else plot)
     with progress_bar() as report:
@@ -71,19 +72,19 @@ def plan_lookup(
 
 
 def _requests(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """The key columns; rows without a key are left out."""
+    """Return the key columns, without rows that have a null key."""
     from penstock.columns import column
     from penstock.errors import ColumnError
 
     if not names:
-        raise ColumnError("--key names no column.")
+        raise ColumnError("--key does not name a column.")
     for name in names:
         column(table, name, "requesting")
     return table[list(dict.fromkeys(names))].dropna()
 
 
 def _sizes(texts: list[str], requests: pd.DataFrame) -> list[int]:
-    """Numbers of entries; a share is one of the distinct keys."""
+    """Parse cache sizes; a share refers to the number of distinct keys."""
     from penstock.budget import Fraction, Tuples
     from penstock.errors import BudgetError
 
@@ -106,16 +107,16 @@ def _show(found: LookupPlan, out: Any) -> None:
     everyone = {row.policy for row in found.rows}
     out.print(recall_table(found.table, offline if offline < everyone else ()))
     if offline:
-        out.print(f"[dim]{', '.join(sorted(offline))}: with knowledge of the whole trace.[/]")
+        out.print(f"[dim]{', '.join(sorted(offline))}: knows the whole trace in advance.[/]")
     if found.target is None:
         return
     aim, answer = f"{100 * found.target:g} %", found.answer
     if answer is None:
-        out.print(f"No policy that works online reaches {aim}, whatever its size: first requests are misses.")
+        out.print(f"No online policy reaches {aim} at any size, because the first request for a key misses.")
     else:
         out.print(
-            f"{aim} of hits need [bold]{answer.size:,} entries[/] with [bold]{answer.policy}[/]: "
-            f"a run with them gave {100 * answer.hit_rate:.2f} %."
+            f"A hit rate of {aim} needs [bold]{answer.size:,} entries[/] with [bold]{answer.policy}[/]; "
+            f"a run with this size reached {100 * answer.hit_rate:.2f} %."
         )
 
 
@@ -128,28 +129,30 @@ def enrich(
     ],
     key: Annotated[
         list[str],
-        typer.Option(help="Key columns: a,b; or a=b where those of the table are b.", show_default=False),
+        typer.Option(help="Key columns: a,b; or a=b if the table's column is b.", show_default=False),
     ],
     budget: Annotated[str, typer.Option(help="Entries, or bytes such as '64 MiB'.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder for the enriched stream.", show_default=False)],
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
-    missing: Annotated[str, typer.Option(help="Keys the table has not: null, drop or error.")] = "null",
-    ttl: Annotated[str | None, typer.Option(help="How old entries may get: '10 minutes'.")] = None,
-    batch: Annotated[int, typer.Option(help="Events that are answered together.")] = 10_000,
+    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "auto",
+    missing: Annotated[str, typer.Option(help="For keys not in the table: null, drop or error.")] = "null",
+    ttl: Annotated[
+        str | None, typer.Option(help="Maximum age of an entry: '10 minutes'; default: no limit.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Events answered together.")] = 10_000,
     malformed: Annotated[
-        str, typer.Option(help="Keys the database cannot read: missing or error.")
+        str, typer.Option(help="For keys the database cannot read: missing or error.")
     ] = "missing",
-    timeout: Annotated[float, typer.Option(help="Seconds until a fetch is given up.")] = 30.0,
+    timeout: Annotated[float, typer.Option(help="Seconds before a fetch fails.")] = 30.0,
     no_negative: Annotated[
-        bool, typer.Option("--no-negative", help="Do not remember keys that the table has not.")
+        bool, typer.Option("--no-negative", help="Do not cache keys that are not in the table.")
     ] = False,
 ) -> None:
-    """Add the columns of a database table to a stream, with a bounded part of the table in memory."""
+    """Add the columns of a database table to a stream, with a bounded cache of the table in memory."""
     from penstock.cli.plan import pair_of_names
     from penstock.errors import PenstockError
 
     if out.exists() and not out.is_dir():
-        raise PenstockError(f"'{out}' is a file; --out names a folder.")
+        raise PenstockError(f"'{out}' is a file; --out takes a folder.")
     events = read_table(stream)
 
     import pyarrow.parquet as pq
@@ -175,7 +178,7 @@ def enrich(
     stats = run.stats
     console().print(
         f"{run.table.num_rows:,} events to {out}; {100 * stats.hit_ratio:.1f} % hits, {stats.loads:,} keys "
-        f"in {stats.queries:,} queries, {stats.absent:,} requests for keys that the table has not"
-        + (f", {stats.malformed:,} keys that it cannot read" if stats.malformed else "")
-        + (f", {stats.failed_keys:,} keys for which the query fails." if stats.failed_keys else ".")
+        f"in {stats.queries:,} queries, {stats.absent:,} requests for keys not in the table"
+        + (f", {stats.malformed:,} keys that the database cannot read" if stats.malformed else "")
+        + (f", {stats.failed_keys:,} keys whose query failed." if stats.failed_keys else ".")
     )

@@ -1,4 +1,4 @@
-"""`penstock match`: an event pattern over a file of events."""
+"""`penstock match`: find an event pattern in a file of events."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from penstock.cli.signs import speaks
 def match(
     query: Annotated[Path, typer.Argument(help="A file with the pattern.", show_default=False)],
     events: Annotated[Path, typer.Argument(help="The events: CSV or Parquet.", show_default=False)],
-    type_: Annotated[str, typer.Option("--type", help="The column of the event type.")] = "type",
-    time: Annotated[str, typer.Option(help="The column of the time.")] = "ts",
-    unit: Annotated[str, typer.Option(help="The unit of numeric times.")] = "ms",
+    type_: Annotated[str, typer.Option("--type", help="Column of the event type.")] = "type",
+    time: Annotated[str, typer.Option(help="Time column.")] = "ts",
+    unit: Annotated[str, typer.Option(help="Unit of numeric times.")] = "ms",
     strategy: Annotated[
-        str, typer.Option(help="How to match: columnar, semantic, object, iterative.")
+        str, typer.Option(help="Matching strategy: columnar, semantic, object or iterative.")
     ] = "columnar",
-    limit: Annotated[int | None, typer.Option(help="Stop after so many matches.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the plan and match nothing.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(help="Stop after this many matches; default: no limit.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan without matching.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write the matches as Parquet, or as CSV by its extension.")
+        Path | None, typer.Option(help="Write the matches to this file: Parquet, or CSV if it ends in .csv.")
     ] = None,
     json: Json = None,
 ) -> None:
@@ -55,7 +57,7 @@ def match(
     if out is not None:
         save_rows(run.matches, out)
     stats = run.stats
-    more = " (the limit; there are more)" if stats.cut else ""
+    more = " (limit reached; there are more)" if stats.cut else ""
     where = f", written to {out}" if out else ""
     figures = {"matches": run.matches.num_rows, "cut": stats.cut, "events": stats.events}
     sink.write(figures | {"rows": run.matches.to_pylist()})

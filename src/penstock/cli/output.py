@@ -1,4 +1,4 @@
-"""What commands print: tables, progress on stderr, and errors in one line."""
+"""Output of commands: tables, JSON, progress bars on stderr, and one-line errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Json = Annotated[
-    Path | None, typer.Option("--json", help="Write what is shown as JSON; - is stdout.", show_default=False)
+    Path | None,
+    typer.Option("--json", help="Write the output as JSON to this file; - is stdout.", show_default=False),
 ]
 POINTED = re.compile(r"\n[^\n]*\n *\^ *(?=\n|$)")  # a line of a query, and a caret under it
 SHOWN = 20  # rows of a table on the screen
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr that does not colour numbers and quotes by itself.
+    """Return a console on stdout or stderr that does not highlight numbers and quotes.
 
     >>> from penstock.cli.output import console
     >>> console(stderr=True).stderr
@@ -40,7 +41,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 class JsonOut:
-    """Where the JSON of a command goes: nowhere, to a file, or to stdout, which then has nothing else.
+    """The target of a command's JSON: none, a file, or stdout (then nothing else is printed there).
 
     >>> from penstock.cli.output import JsonOut
     >>> out = JsonOut(Path("-"))
@@ -60,11 +61,11 @@ class JsonOut:
 
     @property
     def screen(self) -> Console:
-        """Where people read."""
+        """The console for human-readable output."""
         return console(stderr=self.alone)
 
     def write(self, data: Any) -> None:
-        """Plain data, or a text that is JSON already."""
+        """Write plain data, or a text that is already JSON."""
         import json
 
         if not self.alone and self.file is None:
@@ -78,7 +79,7 @@ class JsonOut:
 
 
 def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
-    """Decorator of a command: `error: ...` on stderr; exit code 2 for bad input, 1 for all else.
+    """Decorate a command to print `error: ...` on stderr and exit with 2 for bad input, 1 for other errors.
 
     >>> from penstock.cli.output import errors_in_one_line
     >>> @errors_in_one_line
@@ -96,12 +97,14 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         except PenstockError as error:
             message, code = str(error), 1 if isinstance(error, SparkSetupError) else 2
         except (BrokenPipeError, typer.Exit):
-            raise  # the reader has had enough, or the command has said what it had to say
+            raise  # the reader closed the pipe, or the command has already reported its error
         except (OSError, ValueError, MemoryError, RuntimeError) as error:
             message, code = f"{type(error).__name__}: {error}", 1
         else:
             return
-        message = POINTED.sub("\n", message)  # a caret points nowhere in one line; line and column are told
+        message = POINTED.sub(
+            "\n", message
+        )  # a caret is useless in one line; line and column are in the text
         typer.echo("error: " + " ".join(message.split()), err=True)
         raise typer.Exit(code)
 
@@ -110,7 +113,7 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
 
 @contextmanager
 def warnings_in_one_line(*kinds: type[Warning]) -> Iterator[None]:
-    """Warnings of these kinds as `warning: ...` on stderr, without the line of code that caused them.
+    """Print warnings of these kinds as `warning: ...` on stderr, without the source line.
 
     >>> from penstock.cli.output import warnings_in_one_line
     >>> with warnings_in_one_line(UserWarning):
@@ -125,7 +128,7 @@ def warnings_in_one_line(*kinds: type[Warning]) -> Iterator[None]:
 
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """A progress bar on stderr, gone when done; where stderr is not a terminal, a line now and then.
+    """Show a progress bar on stderr, removed at the end; without a terminal, log a line now and then.
 
     >>> from penstock.cli.output import progress_bar
     >>> with progress_bar() as report:
@@ -151,7 +154,7 @@ def progress_bar() -> Iterator[Report]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A sign of life on stderr, for work that does not tell how far it is.
+    """Show activity on stderr for work that cannot report progress.
 
     >>> from penstock.cli.output import working
     >>> with working("matching"):
@@ -170,9 +173,9 @@ def working(what: str) -> Iterator[None]:
 def recall_table(
     recall: pd.DataFrame, bounds: Collection[str] = (), foot: Mapping[str, Sequence[str]] | None = None
 ) -> Table:
-    """Recall in percent, policies down and budgets across, the best of each column marked.
+    """Return a table of recall in percent, policies down and budgets across, the best of each column marked.
 
-    `bounds` are lines that no policy can cross, which do not compete. `foot` has further rows, of texts.
+    `bounds` are upper bounds, which are not marked. `foot` has further rows of text.
 
     >>> import pandas as pd
     >>> from penstock.cli.output import recall_table
@@ -205,7 +208,7 @@ def recall_table(
 
 
 def rows_table(rows: list[dict[str, Any]], columns: Collection[str], justify: Any = "left") -> Table:
-    """The first rows of a result.
+    """Return a table of the first rows of a result.
 
     >>> from penstock.cli.output import rows_table
     >>> rows_table([{"a": 1}, {"a": None}], ["a"]).row_count
@@ -224,7 +227,7 @@ def rows_table(rows: list[dict[str, Any]], columns: Collection[str], justify: An
 
 
 def save_rows(table: Any, path: Path) -> None:
-    """An Arrow table as Parquet, or as CSV by the extension of the name.
+    """Write an Arrow table as Parquet, or as CSV if the name ends in .csv.
 
     >>> import tempfile
     >>> import pyarrow as pa
@@ -243,7 +246,7 @@ def save_rows(table: Any, path: Path) -> None:
 
 
 def writable(path: Path | None) -> Path | None:
-    """A path whose folder is there, or an error before any work is done.
+    """Return the path if its folder exists, else raise an error before any work is done.
 
     >>> from pathlib import Path
     >>> from penstock.cli.output import writable
@@ -253,12 +256,12 @@ def writable(path: Path | None) -> Path | None:
     from penstock.errors import PenstockError
 
     if path is not None and (not path.parent.is_dir() or path.is_dir()):
-        raise PenstockError(f"Nothing can be written to '{path}'; give a file in a folder that exists.")
+        raise PenstockError(f"Cannot write to '{path}'; give a file in a folder that exists.")
     return path
 
 
 def parts_of(given: list[str] | None) -> list[str]:
-    """The parts of an option that may be repeated, and may list several separated by commas.
+    """Split an option that may be repeated and may list several values separated by commas.
 
     >>> from penstock.cli.output import parts_of
     >>> parts_of(["a, b", "c"])

@@ -30,41 +30,39 @@ def plan(
     left: Annotated[Path, typer.Argument(help="The left stream: a CSV or Parquet file.", show_default=False)],
     right: Annotated[Path, typer.Argument(help="The right stream.", show_default=False)],
     on: Annotated[
-        list[str], typer.Option(help="Key columns: a,b; or a=b where names differ.", show_default=False)
+        list[str], typer.Option(help="Key columns: a,b; or a=b if the names differ.", show_default=False)
     ],
-    time: Annotated[str, typer.Option(help="Time column; or a=b where names differ.", show_default=False)],
+    time: Annotated[str, typer.Option(help="Time column; or a=b if the names differ.", show_default=False)],
     within: Annotated[
         str,
         typer.Option(
             help="The window: a number in the unit of the time column, '10 minutes', '0 s..10 minutes' "
-            "(right before..after left) or '100 rows'.",
+            "(right before..after left), or '100 rows'.",
             show_default=False,
         ),
     ],
     budgets: Annotated[
         list[str] | None,
-        typer.Option(
-            help="20%, 2000 (tuples), '64 MiB', ...; by default shares from 5% to 100% of the need."
-        ),
+        typer.Option(help="20%, 2000 (tuples), '64 MiB', ...; default: shares from 5% to 100% of the need."),
     ] = None,
     policies: Annotated[
-        list[str] | None, typer.Option(help="Policies, with options if need be; by default all that can run.")
+        list[str] | None, typer.Option(help="Policies, optionally with options; default: all that can run.")
     ] = None,
-    target: Annotated[float | None, typer.Option(help="The recall to reach, such as 0.95.")] = None,
+    target: Annotated[float | None, typer.Option(help="Recall to reach, such as 0.95.")] = None,
     allocation: Annotated[
         str | None,
-        typer.Option(
-            help="unified, equal or proportional; by default unified where the policy can share a pool."
-        ),
+        typer.Option(help="unified, equal or proportional; default: unified if the policy supports it."),
     ] = None,
-    step: Annotated[str, typer.Option(help="arrival or tick.")] = "arrival",
-    seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
-    unit: Annotated[str, typer.Option(help="The unit of numeric time columns.")] = "ms",
+    step: Annotated[
+        str, typer.Option(help="Process rows one by one (arrival) or by timestamp (tick).")
+    ] = "arrival",
+    seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
+    unit: Annotated[str, typer.Option(help="Unit of numeric time columns.")] = "ms",
     json: Json = None,
-    plot: Annotated[Path, typer.Option(help="Write the curve as PNG.")] = Path("plan.png"),
-    no_plot: Annotated[bool, typer.Option("--no-plot", help="Write no curve.")] = False,
+    plot: Annotated[Path, typer.Option(help="Plot the curve to this PNG file.")] = Path("plan.png"),
+    no_plot: Annotated[bool, typer.Option("--no-plot", help="Do not plot the curve.")] = False,
 ) -> None:
-    """Recall for every policy and budget, and the smallest budget that reaches the target."""
+    """Compute the recall of every policy and budget, and the smallest budget that reaches the target."""
     sink = JsonOut(json)
     writable(None if no_plot else plot)
     names = pair_of_names(time)
@@ -76,7 +74,7 @@ def plan(
         texts = [
             parse_times(table, *each) for table, *each in zip(sides, names, ("left", "right"), strict=True)
         ]
-        for kind in (ShortSampleWarning, UnitWarning):  # shown below, in the plan's own words
+        for kind in (ShortSampleWarning, UnitWarning):  # printed below as notes of the plan
             warnings.simplefilter("ignore", kind)
         found = ps.plan(
             *sides,
@@ -123,7 +121,7 @@ def _show(found: Plan, left: int, right: int, out: Any) -> None:
     out.print(recall_table(table, bounds, _in_tuples(found, list(table.columns))))
     if bounds:
         out.print(
-            f"[dim]{', '.join(sorted(bounds))}: what knowledge of the whole stream would make possible.[/]"
+            f"[dim]{', '.join(sorted(bounds))}: upper bound, computed with knowledge of the whole stream.[/]"
         )
     for note in found.notes:
         out.print(f"[yellow]Note:[/] {escape(note)}")
@@ -134,7 +132,7 @@ def _show(found: Plan, left: int, right: int, out: Any) -> None:
 
 
 def _in_tuples(found: Plan, budgets: list[str]) -> dict[str, list[str]]:
-    """Each budget in tuples and as a share of the average and of the peak need, for the foot of the table."""
+    """Return each budget in tuples and as a share of the average and peak need, for the foot of the table."""
     sizes = {row.budget: row.tuples for row in found.rows}
     foot = {"tuples": [f"{size:,}" if (size := sizes[each]) else "–" for each in budgets]}
     for name, need in (("% of need", found.need), ("% of peak", found.peak_need)):
@@ -144,7 +142,7 @@ def _in_tuples(found: Plan, budgets: list[str]) -> dict[str, list[str]]:
 
 
 def answer_sentence(found: Plan) -> str:
-    """The answer to the target in a sentence.
+    """Return the answer to the target as a sentence.
 
     >>> import penstock as ps
     >>> from penstock.cli.plan import answer_sentence
@@ -160,18 +158,18 @@ def answer_sentence(found: Plan) -> str:
         best = max(found.rows, key=lambda row: (not row.bound, row.recall))
         of_need = " of the need" if best.budget.endswith("%") else ""
         return (
-            f"No policy reaches {aim} of the results in these budgets; the most is {100 * best.recall:.1f} %"
+            f"No policy reaches {aim} of the results in these budgets; the best is {100 * best.recall:.1f} %"
             f", by {best.policy} with {best.budget}{of_need}."
         )
     share = f", {100 * answer.tuples / found.need:.3g} % of the need" if answer.tuples and found.need else ""
     return (
-        f"{aim} of the results need [bold]{answer.budget}[/] with [bold]{answer.policy}[/]{share}: "
-        f"a run with them gave {100 * answer.recall:.2f} %."
+        f"{aim} of the results need [bold]{answer.budget}[/] with [bold]{answer.policy}[/]{share}; "
+        f"a run with this budget reached {100 * answer.recall:.2f} %."
     )
 
 
 def pair_of_names(text: str) -> tuple[str, str]:
-    """`a` for a column of that name on both sides, `a=b` for two names.
+    """Parse `a` (a column of that name on both sides) or `a=b` (two names).
 
     >>> from penstock.cli.plan import pair_of_names
     >>> pair_of_names("ad"), pair_of_names("ad=ad_id")
@@ -182,7 +180,7 @@ def pair_of_names(text: str) -> tuple[str, str]:
 
 
 def window_of_text(text: str, unit: str | None = None) -> Any:
-    """A window as written on the command line; bare numbers are in `unit` if one is given.
+    """Parse a window from the command line; bare numbers are in `unit` if one is given.
 
     >>> from penstock.cli.plan import window_of_text
     >>> (
@@ -210,7 +208,7 @@ def window_of_text(text: str, unit: str | None = None) -> Any:
 
 
 def budget_of_text(text: str) -> Any:
-    """A budget as written on the command line: a bare whole number is tuples, a decimal a share.
+    """Parse a budget from the command line: a whole number is tuples, a decimal is a share.
 
     >>> from penstock.cli.plan import budget_of_text
     >>> budget_of_text("2000"), budget_of_text("0.2"), budget_of_text("20%")
@@ -228,7 +226,7 @@ def budget_of_text(text: str) -> Any:
 
 
 def policies_of(given: list[str]) -> list[str]:
-    """Policies as written on the command line; a part that is an option belongs to the policy before it.
+    """Split policies from the command line; a part that is an option belongs to the policy before it.
 
     >>> from penstock.cli.plan import policies_of
     >>> policies_of(["fifo,gdj:initial=0.8,method=3", "lru"])

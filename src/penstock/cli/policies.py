@@ -1,4 +1,4 @@
-"""`penstock policies`: the registry as a table."""
+"""`penstock policies`: list the eviction policies."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from penstock.cli.output import Json, JsonOut, errors_in_one_line
 
-WIDE = 110  # columns of a terminal that has room for the papers
+WIDE = 110  # terminal width from which papers are shown
 
 
 @errors_in_one_line
 def policies(
     json: Json = None,
 ) -> None:
-    """The policies: who goes when memory is full, their options, cost and papers."""
+    """List the eviction policies, with their options, cost and papers."""
     sink = JsonOut(json)
     found = entries()
     sink.write(found)
@@ -35,16 +35,16 @@ def policies(
         table.add_row(entry["policy"], *cells[: len(titles)])
         table.add_section()
     sink.screen.print(table)
-    sink.screen.print("Options go behind a colon: [bold]gdj:initial=0.8,method=3[/]")
-    sink.screen.print("When each wins and loses, and its paper: --json -, or the pages of the documentation.")
+    sink.screen.print("Give options after a colon: [bold]gdj:initial=0.8,method=3[/]")
+    sink.screen.print("For when each policy wins and loses, use --json - or see the documentation.")
 
 
 def entries() -> list[dict[str, Any]]:
-    """The registry as plain data.
+    """Return the registry as plain data.
 
     >>> from penstock.cli.policies import entries
     >>> entries()[0]["policy"], entries()[0]["summary"]
-    ('fifo', 'the oldest tuple goes')
+    ('fifo', 'evicts the oldest tuple')
     """
     import dataclasses
 

@@ -1,4 +1,4 @@
-"""`penstock query`: a stream query over files of timed triples."""
+"""`penstock query`: run a stream query over files of timed triples."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def query(
     file: Annotated[Path, typer.Argument(help="A file with the query.", show_default=False)],
     stream: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FILE, for each stream: .nt, .nq, .csv or .parquet.", show_default=False),
+        typer.Option(help="NAME=FILE for each stream: .nt, .nq, .csv or .parquet.", show_default=False),
     ] = None,
-    policy: Annotated[str, typer.Option(help="Who goes when memory is full.")] = "auto",
+    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "auto",
     budget: Annotated[
-        str | None, typer.Option(help="'2000 tuples', '64 MiB' or '20 %'; no limit if not given.")
+        str | None, typer.Option(help="'2000 tuples', '64 MiB' or '20 %'; default: no limit.")
     ] = None,
-    unit: Annotated[str, typer.Option(help="The unit of numeric times.")] = "ms",
+    unit: Annotated[str, typer.Option(help="Unit of numeric times.")] = "ms",
     object_: Annotated[
-        str, typer.Option("--object", help="What a text as object is: literal or iri.")
+        str, typer.Option("--object", help="Read text in the object column as: literal or iri.")
     ] = "literal",
-    seed: Annotated[int, typer.Option(help="For policies that draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the plan, for the streams if they are given; run nothing.")
+        bool, typer.Option("--explain", help="Show the plan without running; uses the streams if given.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write the rows as Parquet, or as CSV by its extension.")
+        Path | None, typer.Option(help="Write the rows to this file: Parquet, or CSV if it ends in .csv.")
     ] = None,
     json: Json = None,
 ) -> None:
@@ -76,7 +76,7 @@ def query(
     stats = run.stats
     where = f", written to {out}" if out else ""
     if stats.choice is not None:
-        where = f"; {policy} follows {stats.choice.policy} since triple {stats.choice.since:,}{where}"
+        where = f"; {policy} has followed {stats.choice.policy} since triple {stats.choice.since:,}{where}"
     figures = {name: getattr(stats, name) for name in ("results", "exact", "recall", "triples", "evicted")}
     choice = None if stats.choice is None else asdict(stats.choice)
     sink.write(figures | {"choice": choice, "rows": run.rows.to_pylist()})

@@ -1,4 +1,4 @@
-"""`penstock queues`: simulate planners, look at folders of queues, and serve them."""
+"""`penstock queues`: simulate planners, verify and inspect queue folders, and serve queues."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def simulate(
     pattern: Annotated[
         str,
         typer.Option(
-            help="steady, poisson, bursts, theorem-2.2; for several queues theorem-4.3 and theorem-4.4."
+            help="steady, poisson, bursts or theorem-2.2; for several queues, theorem-4.3 or theorem-4.4."
         ),
     ] = "bursts",
     arrivals: Annotated[
-        str | None, typer.Option(help="Arrivals of your own: counts per tick, such as 3,0,3,3.")
+        str | None, typer.Option(help="Your own arrivals: counts per tick, such as 3,0,3,3.")
     ] = None,
     memory: Annotated[int, typer.Option(help="Tuples that fit into memory.")] = 8,
-    ticks: Annotated[int, typer.Option(help="How long the pattern is.")] = 200,
-    queues: Annotated[int, typer.Option(help="Queues, for theorem-4.3.")] = 4,
-    planners: Annotated[list[str] | None, typer.Option(help="Which ones; by default all that can.")] = None,
-    block: Annotated[int | None, typer.Option(help="T = c0/c1; gives the extended cost model.")] = None,
-    seed: Annotated[int, typer.Option(help="For patterns that draw.")] = 0,
+    ticks: Annotated[int, typer.Option(help="Length of the pattern.")] = 200,
+    queues: Annotated[int, typer.Option(help="Number of queues, for theorem-4.3.")] = 4,
+    planners: Annotated[list[str] | None, typer.Option(help="Planners; default: all that can run.")] = None,
+    block: Annotated[int | None, typer.Option(help="T = c0/c1; uses the extended cost model.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for random patterns.")] = 0,
     json: Json = None,
-    plot: Annotated[Path | None, typer.Option(help="Write accesses over time as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot accesses over time to this PNG file.")] = None,
 ) -> None:
     """Compare planners on a pattern of arrivals: cost, ratio to the optimum, disk traffic."""
     sink = JsonOut(json)
@@ -72,7 +72,9 @@ def _arrivals(
         try:
             return [int(part) for part in given.split(",")], "round-robin"
         except ValueError as error:
-            raise PenstockError(f"Arrivals are whole numbers with commas; {given!r} was given.") from error
+            raise PenstockError(
+                f"Arrivals are whole numbers separated by commas; {given!r} was given."
+            ) from error
     if pattern == "theorem-4.3":
         return arrivals.round_robin_adversary(memory, queues), "round-robin"
     if pattern == "theorem-4.4":
@@ -112,10 +114,10 @@ def _show_comparison(found: Any, out: Any) -> None:
         table.add_row(row["planner"], *cells, f"{row['written_again']:,}", f"{row['peak']:,}")
     out.print(table)
     if found.best is None:
-        out.print("Nothing to compare with: the optimum is too large to find, or costs nothing.")
+        out.print("No ratios: the optimum is too large to compute, or costs nothing.")
     else:
-        kind = "the optimum" if found.exact else "no algorithm can cost less than"
-        out.print(f"Ratios are to {kind} {found.best:g}.")
+        kind = "the optimum," if found.exact else "a lower bound on any algorithm's cost,"
+        out.print(f"Ratios are relative to {kind} {found.best:g}.")
 
 
 @queues.command(epilog="Example: penstock queues verify spool/clicks")
@@ -136,7 +138,7 @@ def verify(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
         raise typer.Exit(1)
     items = sum(each.items for each in report.queues)
     chunks = sum(each.chunks for each in report.queues)
-    sink.screen.print(f"whole: {items:,} items in {chunks:,} chunks")
+    sink.screen.print(f"no damage: {items:,} items in {chunks:,} chunks")
 
 
 @queues.command(epilog="Example: penstock queues inspect spool/clicks")
@@ -161,7 +163,7 @@ def inspect(folder: Annotated[Path, FOLDER], json: Json = None) -> None:
 
 
 def _plain(report: FolderReport) -> dict[str, Any]:
-    """What was found, as plain data; flaws and gaps in words."""
+    """Return the report as plain data; flaws and gaps as text."""
     found: dict[str, Any] = {"folder": str(report.folder), "whole": report.whole}
     found |= {name: getattr(report, name) for name in ("durable", "arrow", "clean")}
     found["flaws"] = [str(flaw) for flaw in report.flaws]
@@ -177,11 +179,13 @@ def _plain(report: FolderReport) -> dict[str, Any]:
 @queues.command(epilog="Example: penstock queues serve spool --port 8815 --memory '256 MiB'")
 @errors_in_one_line
 def serve(
-    folder: Annotated[Path, typer.Argument(help="Where the queues are.", show_default=False)],
-    port: Annotated[int, typer.Option(help="0 is any free one.")] = 8815,
-    host: Annotated[str, typer.Option(help="Other than loopback needs a token and TLS.")] = "127.0.0.1",
-    memory: Annotated[str, typer.Option(help="Memory of each queue.")] = "64 MiB",
-    disk_limit: Annotated[str | None, typer.Option(help="Disk of each queue; producers wait at it.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder of the queues.", show_default=False)],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8815,
+    host: Annotated[str, typer.Option(help="Address; any but loopback needs a token and TLS.")] = "127.0.0.1",
+    memory: Annotated[str, typer.Option(help="Memory per queue.")] = "64 MiB",
+    disk_limit: Annotated[
+        str | None, typer.Option(help="Disk per queue; producers wait when it is full.")
+    ] = None,
     policy: Annotated[str, typer.Option(help="The planner.")] = "half",
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token; or set PENSTOCK_QUEUE_TOKEN.")
@@ -189,7 +193,7 @@ def serve(
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="TLS key (PEM).")] = None,
 ) -> None:
-    """Serve queues to producers and consumers on Arrow Flight, until interrupted."""
+    """Serve queues to producers and consumers over Arrow Flight; stop with Ctrl-C."""
     import signal
     import sys
 
@@ -214,9 +218,9 @@ def serve(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         raise
     typer.echo(f"serving {folder} on {server.location}")
-    # Flight listens in threads of its own; this one waits for a signal.
+    # Flight listens in its own threads; this one waits for a signal.
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
     server.close()
     typer.echo("closed")
     sys.stdout.flush()
-    os._exit(0)  # a call that a producer holds open would keep the process
+    os._exit(0)  # a producer's open call would keep the process alive

@@ -1,4 +1,4 @@
-"""`penstock reproduce`: the experiments of the papers, rerun, and a report of what came out."""
+"""`penstock reproduce`: rerun the experiments of the papers and write a report."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def reproduce(
         list[str] | None,
         typer.Argument(help="gdj, heeb, clock, queues, neel, policies, or all.", show_default="all"),
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Some of the figures: figure-8,figure-15.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only these figures: figure-8,figure-15.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller runs; a few minutes.")] = False,
     data: Annotated[
-        Path | None, typer.Option(help="A folder of real streams; what is missing is generated.")
+        Path | None, typer.Option(help="Folder of real streams; missing ones are generated.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where tables, pictures and the report go.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for tables, plots and the report.")] = Path(
         "reproduction"
     ),
     master: Annotated[
-        str | None, typer.Option(help="Run the trials as tasks of this Spark master, such as local[4].")
+        str | None, typer.Option(help="Run the trials as tasks on this Spark master, such as local[4].")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one per processor.", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; default: one per processor.", min=1)] = None,
     json: Json = None,
 ) -> None:
-    """Rerun the papers' experiments: a CSV and a PNG per figure, every claim checked, one HTML report."""
+    """Rerun the papers' experiments: a CSV and a PNG per figure, each claim checked, one HTML report."""
     import contextlib
     import time
 
@@ -46,7 +46,7 @@ def reproduce(
     from penstock.reproduction.report import claims_of
 
     if data is not None and not data.is_dir():
-        raise PenstockError(f"--data takes a folder; there is none at '{data}'.")
+        raise PenstockError(f"--data takes a folder; '{data}' is not one.")
     if out.exists() and not out.is_dir():
         raise PenstockError(f"--out takes a folder; '{out}' is a file.")
     sink = JsonOut(json)
@@ -102,7 +102,7 @@ def _show(outcomes: list[Outcome], out: Any) -> None:
 
 
 def _show_table(outcome: Outcome, out: Any) -> None:
-    """The table of a figure, one column across."""
+    """Print the table of a figure, with one column pivoted across."""
     from rich import box
     from rich.table import Table
 
@@ -131,7 +131,7 @@ def _show_table(outcome: Outcome, out: Any) -> None:
 
 
 def _fitting(labels: list[list[str]], columns: list[list[str]], width: int) -> Iterator[list[list[str]]]:
-    """The columns in parts, each of which fits beside the labels."""
+    """Split the columns into groups that each fit beside the labels."""
 
     def room(column: list[str]) -> int:
         return max(map(len, column)) + 3  # with the space around it

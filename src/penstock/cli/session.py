@@ -1,4 +1,4 @@
-"""Spark for the command line: a session, and DataFrames from files."""
+"""Spark for the command line: start a session, and read files as DataFrames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parque
 
 @contextmanager
 def spark_session(master: str = "local[2]") -> Iterator[Any]:
-    """A Spark session whose chatter goes to a file, named only if something fails."""
+    """Start a Spark session that logs to a file; the file is named only if something fails."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -45,7 +45,7 @@ def spark_session(master: str = "local[2]") -> Iterator[Any]:
     try:
         yield session
     except PenstockError:
-        raise  # says all there is to say
+        raise  # the message is complete
     except (PySparkException, Py4JError) as error:
         said = str(error).strip().partition("\n")[0]
         raise RuntimeError(f"{said} (Spark's log: {folder / 'spark.log'})") from error
@@ -58,7 +58,7 @@ def spark_session(master: str = "local[2]") -> Iterator[Any]:
 
 @contextmanager
 def _java_is_there(log: Path) -> Iterator[None]:
-    """In place of an error of Spark's gateway, say what is missing and what finds out more."""
+    """If Spark's gateway fails because Java is missing, raise an error that says so."""
     from pyspark.errors import PySparkRuntimeError
 
     try:
@@ -67,14 +67,14 @@ def _java_is_there(log: Path) -> Iterator[None]:
         if isinstance(error, PySparkRuntimeError) and error.getCondition() != NO_JAVA:
             raise
         raise SparkSetupError(
-            "Spark did not start: it found no Java that it can run. Run `penstock doctor`, which says what "
-            f"is missing and what to do. (Spark's log: {log})"
+            "Spark did not start because it found no Java that it can run. Run `penstock doctor` to see what "
+            f"is missing and how to fix it. (Spark's log: {log})"
         ) from error
 
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """What is started inside writes its errors to a file, for as long as it lives."""
+    """Send the stderr of processes started inside this block to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("wb") as log:
@@ -87,7 +87,7 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 
 def read(session: Any, path: Path, streaming: bool = False) -> Any:
-    """A file or a folder of files as a DataFrame; as a stream, one file per batch."""
+    """Read a file or a folder of files as a DataFrame; as a stream, one file per batch."""
     kind = format_of(path)
     reader = session.read
     if kind == "csv":
@@ -103,7 +103,7 @@ def read(session: Any, path: Path, streaming: bool = False) -> Any:
 
 
 def format_of(path: Path) -> str:
-    """The format of a file by the extension of its name; of a folder, by its first file.
+    """Return the format of a file by its extension; of a folder, by its first file.
 
     >>> from pathlib import Path
     >>> from penstock.cli.session import format_of
@@ -119,9 +119,9 @@ def format_of(path: Path) -> str:
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in FORMATS)
         if not inside:
-            raise PenstockError(f"'{path}' has no file of a kind that can be read: {', '.join(FORMATS)}.")
+            raise PenstockError(f"'{path}' contains no file of a supported kind: {', '.join(FORMATS)}.")
         name = inside[0]
     kind = FORMATS.get(name.suffix.lower())
     if kind is None:
-        raise PenstockError(f"'{path}' is not a file that can be read; allowed are {', '.join(FORMATS)}.")
+        raise PenstockError(f"'{path}' has an unsupported extension; allowed are {', '.join(FORMATS)}.")
     return kind

@@ -1,7 +1,7 @@
-"""Signs of life: a command says something within two seconds of its start, and Ctrl-C ends it within two.
+"""Responsiveness of commands: print progress within two seconds of the start, and end within two of Ctrl-C.
 
-Neither can be left to the command itself. It may be importing, or compiling, or in a call that no exception
-reaches before it returns; so threads beside it do both.
+The command itself cannot guarantee either: it may be importing, compiling, or in a call that does not return
+for exceptions. So separate threads do both.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import ParamSpec
 P = ParamSpec("P")
 Report = Callable[[int, int, str], None]
 
-FIRST = 1.0  # seconds from the start of the process to the first word
-LATER = 1.5  # the same from the start of a command in a process that has done other things before
-EVERY = 10.0  # seconds between two lines of a log, at least
+FIRST = 1.0  # seconds from process start to the first message
+LATER = 1.5  # the same, from the start of a later command in the same process
+EVERY = 10.0  # minimum seconds between two log lines
 GRACE = 1.2  # seconds that a command has to end by itself after Ctrl-C
 
 _voice: _Voice | None = None
-_began: float | None = None  # when this process did, by the monotonic clock; None if it is not ours
+_began: float | None = None  # start of this process on the monotonic clock; None if another program owns it
 
 
 class _Voice(threading.Thread):
-    """Says what a command is at: in a log a line now and then, in a terminal one that is wiped out again."""
+    """Thread that reports progress: a log line now and then, or a terminal line that is erased again."""
 
     def __init__(self, first: str) -> None:
         super().__init__(name="penstock-signs-of-life", daemon=True)
@@ -39,13 +39,13 @@ class _Voice(threading.Thread):
         self._done = threading.Event()
 
     def report(self, done: int, total: int, label: str) -> None:
-        """How far it is."""
+        """Record the progress."""
         self.latest = f"{done} of {total}: {label}" if total > 1 else f"{label} ..."
 
     def run(self) -> None:
-        """Speak until told to stop."""
+        """Print progress until stopped."""
         global _began
-        since, _began = _began, None  # the first command of the process has had its start
+        since, _began = _began, None  # only the first command counts from process start
         pause = LATER if since is None else max(0.0, since + FIRST - time.monotonic())
         said = ""
         while not self._done.wait(pause):
@@ -57,12 +57,12 @@ class _Voice(threading.Thread):
             self._write("\r\x1b[2K")
 
     def stop(self) -> None:
-        """Not a word from now on."""
+        """Stop printing."""
         self._done.set()
         self.join()
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+        with contextlib.suppress(OSError, ValueError):  # stderr was closed
             self._out.write(text)
             self._out.flush()
 
@@ -76,7 +76,7 @@ def _is_terminal(stream: object) -> bool:
 
 @contextlib.contextmanager
 def speaking(first: str) -> Iterator[Report]:
-    """Progress on stderr after a second; within a command that speaks already, its next words.
+    """Print progress on stderr after a second; if an outer block already does, update its text.
 
     >>> from penstock.cli.signs import speaking
     >>> with speaking("reading") as report:
@@ -95,7 +95,7 @@ def speaking(first: str) -> Iterator[Report]:
 
 
 def hush() -> None:
-    """The command has something better to show now."""
+    """Stop printing progress, because the command has output of its own."""
     global _voice
     if _voice is not None:
         _voice.stop()
@@ -103,7 +103,7 @@ def hush() -> None:
 
 
 def speaks(first: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorator of a command that may take long: it says something before it has imported what it needs.
+    """Decorate a slow command to print progress before it has finished its imports.
 
     >>> from penstock.cli.signs import speaks
     >>> @speaks("reading")
@@ -126,10 +126,10 @@ def speaks(first: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 @contextlib.contextmanager
 def heeding_ctrl_c() -> Iterator[None]:
-    """Within this block, which is all of a process, Ctrl-C ends it even if the main thread is slow to notice.
+    """Inside this block, Ctrl-C ends the process even if the main thread reacts slowly.
 
-    Python raises `KeyboardInterrupt` between two of its instructions, and one call into a compiler takes
-    longer than anybody waits. But the signal itself is written to a pipe at once.
+    Python raises `KeyboardInterrupt` only between two bytecode instructions, and one call into a compiler
+    can take seconds. The signal itself is written to a pipe at once.
 
     >>> from penstock.cli.signs import heeding_ctrl_c
     >>> with heeding_ctrl_c():
@@ -156,7 +156,7 @@ def heeding_ctrl_c() -> Iterator[None]:
 
 
 def _end_now() -> None:
-    """End this process and those that it has started to work for it."""
+    """End this process and its worker processes."""
     import multiprocessing
 
     for child in multiprocessing.active_children():

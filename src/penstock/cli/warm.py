@@ -1,4 +1,4 @@
-"""`penstock warm`: compile kernels beforehand, and pack them for other machines."""
+"""`penstock warm`: compile kernels in advance, and pack them for other machines."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ def warm(
     ] = None,
     operators: Annotated[
         list[str] | None,
-        typer.Option(
-            "--operators", help="Among join, many, cache, match and query.", show_default="all of them"
-        ),
+        typer.Option("--operators", help="Any of join, many, cache, match and query.", show_default="all"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Pack the kernels into this tar file.", show_default=False)
     ] = None,
     json: Json = None,
 ) -> None:
-    """Compile kernels now, so that no run has to wait for them; pack them for machines of a cluster."""
+    """Compile kernels now so that later runs do not wait, and pack them for the machines of a cluster."""
     sink = JsonOut(json)
     out = writable(out)
     with progress_bar() as report:
@@ -51,4 +49,6 @@ def warm(
         return
     sink.screen.print(f"{len(files)} kernels, {size / 2**20:.1f} MiB, in {folder()}")
     if out is not None:
-        sink.screen.print(f"packed into {out}; unpack it, and set PENSTOCK_CACHE_DIR to the folder")
+        sink.screen.print(
+            f"packed into {out}; unpack it on each machine and set PENSTOCK_CACHE_DIR to the folder"
+        )

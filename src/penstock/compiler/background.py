@@ -1,4 +1,4 @@
-"""Compiling kernels in another process while this one interprets them.
+"""Compile kernels in another process while this one interprets them.
 
 A thread would share the interpreter's lock, and a fork could inherit the compiler's; so it is a process of
 its own, which fills the disk cache. It ends with the one that started it.

@@ -1,4 +1,4 @@
-"""Binding a policy to drivers that are compiled once for all policies.
+"""Bind a policy to drivers that are compiled once for all policies.
 
 `bind` is compiled for each policy. It contains what the hooks do for this policy, and writes down where their
 code is and where the state is. A driver is given that table instead of the state, and calls by address.

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept on disk: a file per kernel and signature, named by what went in.
+"""The disk cache of compiled kernels: a file per kernel and signature, named by a hash of its inputs.
 
 Numba's own cache keeps an index per function, with the types of every signature pickled into it. One class
 that cannot be imported elsewhere (of a test, of a policy in a user's own package) makes such an index
@@ -83,8 +83,8 @@ def folder() -> Path:
             refused = refused or path
     path = _temporary()
     warnings.warn(
-        f"Penstock keeps compiled kernels in {path}, since no other folder can be written; they are compiled "
-        "again when it is gone. Set PENSTOCK_CACHE_DIR to a folder that can be written.",
+        f"Penstock keeps compiled kernels in {path}, because no other folder is writable; they are compiled "
+        "again when it is deleted. Set PENSTOCK_CACHE_DIR to a writable folder.",
         CacheFolderWarning,
         stacklevel=2,
     )

@@ -1,4 +1,4 @@
-"""Drivers: kernels that are given a policy, and items one slice after the other.
+"""Drivers: kernels that process items slice by slice under a policy.
 
 A driver is compiled once, for all policies, which are bound to it late (see `binding`). With its policy
 inside it is up to a third faster, which pays for another compilation in runs of `MANY` items and more.

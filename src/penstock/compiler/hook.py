@@ -1,4 +1,4 @@
-"""A hook: a function of which every policy may have an implementation of its own."""
+"""Hooks: functions that every policy may implement in its own way."""
 
 from __future__ import annotations
 

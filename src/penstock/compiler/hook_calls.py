@@ -1,4 +1,4 @@
-"""How a compiled kernel calls a hook: as a part of itself, or by the address in a table of the policy.
+"""How a compiled kernel calls a hook: inlined, or by its address in a table of the policy.
 
 Which of them is decided by the type of the policy. Where that is the state of a certain policy, the
 implementation becomes a part of the kernel. Where it is a `Bound`, the kernel is compiled once for all

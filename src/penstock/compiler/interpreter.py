@@ -1,4 +1,4 @@
-"""Kernels as plain Python: the twin of a kernel calls the twins of all kernels and hooks that it calls.
+"""Run kernels as plain Python: the twin of a kernel calls the twins of all kernels and hooks it uses.
 
 A twin computes what the compiled code computes, to the last bit, provided that kernels keep to `math` and to
 loops over scalars where they compute scores: NumPy's `exp`, `log`, `power` and its sums over arrays round

@@ -1,4 +1,4 @@
-"""The one place that sets Numba's options.
+"""The only place that sets Numba's options.
 
 `jit` compiles for a common processor, caches on disk (see `code_cache`), and interprets what is not worth
 compiling yet (see `tiers`).

@@ -1,4 +1,4 @@
-"""A word to whoever waits while kernels are compiled: a status line in a terminal, one log line elsewhere."""
+"""Tell the user that kernels are being compiled: a status line in a terminal, one log line elsewhere."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Notice(threading.Thread):
                 _Notice.said = True
                 log.warning(
                     "Compiling kernels (%s first), which happens once per machine; "
-                    "`penstock warm` does it beforehand.",
+                    "`penstock warm` does it in advance.",
                     self.kernel,
                 )
             self.done.wait()

@@ -1,4 +1,4 @@
-"""How kernels are compiled: what kernels call is optimised once, as a part of the kernel that Python calls.
+"""Compile kernels: inner functions are optimised once, as a part of the kernel that Python calls.
 
 Left alone, Numba optimises every function for itself, together with all that it calls, makes machine code of
 it, and wrappers through which Python and C could call it. A driver is made of some fifty kernels, each of

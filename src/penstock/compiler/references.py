@@ -1,4 +1,4 @@
-"""References to named tuples of arrays, and prefetching: what kernels need and Numba lacks."""
+"""References to named tuples of arrays, and prefetching: features for kernels that Numba lacks."""
 
 from __future__ import annotations
 

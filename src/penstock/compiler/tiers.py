@@ -1,4 +1,4 @@
-"""Which kernels run compiled: those whose code is there, and those whose work is worth the wait.
+"""Decide which kernels run compiled: those already compiled, and those whose work is worth the wait.
 
 A kernel takes seconds to compile and a fraction of a millisecond per arrival to interpret. So a call whose
 code is neither in this process nor on disk is compiled at once if there is much to do, and interpreted

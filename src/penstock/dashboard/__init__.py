@@ -1,4 +1,4 @@
-"""The live page of a running pipeline: a small server that only tells, and a page that needs nothing else."""
+"""The live page of a running pipeline: a small read-only server and a self-contained page."""
 
 from penstock.dashboard.board import Board
 from penstock.dashboard.recording import follow, write_line

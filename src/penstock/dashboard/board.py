@@ -1,4 +1,4 @@
-"""What there is to show: the figures of the last batches, and a way to wait for more."""
+"""The data of the live page: the metrics of the last batches, and a way to wait for more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REMEMBERED = 1_000  # batches
 
 
 class Board:
-    """Figures of batches, numbered as they come; safe to use from several threads.
+    """Metrics of batches, numbered as they come; thread-safe.
 
     >>> from penstock.dashboard import Board
     >>> board = Board("clicks")
@@ -29,25 +29,25 @@ class Board:
         self._closed = False
 
     def post(self, figures: dict[str, Any]) -> None:
-        """One more batch."""
+        """Add a batch."""
         with self._news:
             self._number += 1
             self._batches.append((self._number, figures))
             self._news.notify_all()
 
     def since(self, number: int, patience: float) -> list[tuple[int, dict[str, Any]]]:
-        """The batches after a number; waits for one, but no longer than so many seconds."""
+        """Return the batches after a number; wait for one up to the given number of seconds."""
         with self._news:
             self._news.wait_for(lambda: self._closed or self._number > number, timeout=patience)
             return [each for each in self._batches if each[0] > number]
 
     def close(self) -> None:
-        """Nothing more will come: let nobody wait."""
+        """Say that no more batches will come, and end all waits."""
         with self._news:
             self._closed = True
             self._news.notify_all()
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more batches will come."""
         return self._closed

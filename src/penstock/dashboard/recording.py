@@ -1,4 +1,4 @@
-"""A file of batches, a JSON object a line: written by a monitor, followed by `penstock dashboard`."""
+"""A file of batches, one JSON object per line: written by a monitor, followed by `penstock dashboard`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def write_line(path: Path, figures: dict[str, Any]) -> None:
-    """Append the figures of a batch.
+    """Append the metrics of a batch.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -26,7 +26,7 @@ def write_line(path: Path, figures: dict[str, Any]) -> None:
 
 
 def as_json(figures: dict[str, Any]) -> str:
-    """Figures as JSON that every reader takes: infinities and what is not a number become null.
+    """Return metrics as valid JSON: infinities and NaN become null.
 
     >>> from penstock.dashboard.recording import as_json
     >>> as_json({"rate": float("inf"), "results": 3})
@@ -40,9 +40,9 @@ def as_json(figures: dict[str, Any]) -> str:
 
 
 def follow(path: Path, until: Callable[[], bool], every: float = 0.5) -> Iterator[dict[str, Any]]:
-    """The batches of a file, and those that come, until told to stop; a line still being written waits.
+    """Yield the batches of a file as they are written, until stopped; wait for incomplete lines.
 
-    What is not a line of figures is passed over. A file that becomes shorter is read again from its start.
+    Invalid lines are skipped. A file that becomes shorter is read again from its start.
     """
     at, rest = 0, b""
     while True:

@@ -1,7 +1,7 @@
-"""The server of the live page: it answers GET, tells of batches as they come, and changes nothing.
+"""The read-only server of the live page: it answers GET and streams batches as they come.
 
-It listens on the loopback interface unless told otherwise, and there answers only those who ask for it by a
-name of this machine, so that a page of elsewhere cannot read it through the browser of someone here.
+By default it listens on the loopback interface and answers only requests for a name of this machine, so that
+a page from elsewhere cannot read it through a local user's browser.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.dashboard.board import Board
 from penstock.dashboard.recording import as_json
 from penstock.errors import PenstockError
 
-HEARTBEAT = 5.0  # seconds after which a line is sent though nothing happened, to find out who has left
+HEARTBEAT = 5.0  # seconds between lines that are sent without news, to detect closed connections
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -32,11 +32,11 @@ class Dashboard:
     Parameters
     ----------
     board
-        What to show.
+        The board to show.
     port
-        0 takes a free one; see `url`.
+        Port to listen on; 0 picks a free one, see `url`.
     address
-        Of the interface to listen on; beyond this machine, if so wanted, with `"0.0.0.0"`.
+        Address to listen on. Default: this machine only; use `"0.0.0.0"` to allow others.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Dashboard:
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise PenstockError(
-                f"Nothing can listen on {address}:{port} ({reason}); give another port, or 0 for a free one."
+                f"Cannot listen on {address}:{port} ({reason}); give another port, or 0 for a free one."
             ) from error
         self._server.board = board
         self._server.guarded = _is_loopback(address)
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
     guarded: bool
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who leaves in the middle of an answer is no news."""
+        """Ignore clients that disconnect during an answer."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -93,11 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "penstock", ""
 
     def do_GET(self) -> None:
-        """The page, the batches so far, or the batches as they come."""
+        """Answer with the page, the batches so far, or a stream of batches."""
         self._answer(body=True)
 
     def do_HEAD(self) -> None:
-        """The same without the body."""
+        """Answer without the body."""
         self._answer(body=False)
 
     def _answer(self, body: bool) -> None:
@@ -133,14 +133,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
 
     def _tell(self) -> None:
-        """Server-sent events: the batches after the one that the browser has seen, then each as it comes."""
+        """Send server-sent events: the batches that the browser has not seen, then each as it comes."""
         self.close_connection = True
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self._guards()
         self.end_headers()
-        with contextlib.suppress(OSError):  # the browser has left
+        with contextlib.suppress(OSError):  # the browser has disconnected
             for line in self._events():
                 self.wfile.write(line)
                 self.wfile.flush()
@@ -161,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
                 yield b": nothing new\n\n"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are no news."""
+        """Do not log requests."""
 
 
 def _is_loopback(address: str) -> bool:
@@ -172,6 +172,6 @@ def _is_loopback(address: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Whether the host of a request, with or without a port, is a name of this machine for itself."""
+    """Whether the host of a request, with or without a port, is a local name of this machine."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return _is_loopback(name)

@@ -1,4 +1,4 @@
-"""The loops that feed arrivals to an index and a policy, and what these loops stand on.
+"""The loops that feed arrivals to an index and a policy, and the structures they use.
 
 `store` is the memory of an operator and `hooks` are what a policy can hook into. `join_loop` processes
 arrivals one by one; its indexes are `pair_join`, `pair_join_late`, `many_join` and `many_join_late`.

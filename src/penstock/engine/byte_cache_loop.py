@@ -1,4 +1,4 @@
-"""A cache whose entries have sizes: it holds as many as fit into so many bytes."""
+"""A cache whose entries have sizes, with a limit in bytes."""
 
 from __future__ import annotations
 

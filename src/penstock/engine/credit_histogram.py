@@ -1,4 +1,4 @@
-"""Credits of a pool as a histogram around a quantile that is asked for again and again.
+"""A histogram of the credits of a pool around a quantile that is requested repeatedly.
 
 The histogram has a bin per credit over a stretch that contains the quantile; credits outside are only
 known to be below or above it. A pointer keeps the quantile's bin and how many credits are below it, and

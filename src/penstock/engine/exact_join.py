@@ -1,4 +1,4 @@
-"""What unlimited memory would have given: the results of the exact join, arrival by arrival."""
+"""The results of the exact join, arrival by arrival: what unlimited memory would give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy can hook into: the drivers call these, each policy implements the ones it needs.
+"""The hooks of policies: drivers call them, and each policy implements the ones it needs.
 
 A policy's state is a NamedTuple of arrays (for a policy in plain Python: any object); its class selects
 the implementation. `stream` is always that of the tuples concerned, `entry` the row of their key.

@@ -1,4 +1,4 @@
-"""Samples by which candidates are tried: how many keys are in them, and which.
+"""The samples on which candidates are tried: how many keys they have, and which.
 
 A small join or cache serves the keys of a sample in memory that is scaled alike, so that it behaves as the
 real one does.

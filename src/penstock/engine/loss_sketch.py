@@ -1,4 +1,4 @@
-"""A sketch of what is gone: how many results an arrival would have found among the tuples that were lost.
+"""A sketch of lost tuples: it estimates how many results an arrival would have found among them.
 
 Tuples that left are counted by key in a count sketch: a key has one counter and a sign, so that the keys that
 share a counter cancel out on average and the sum over many arrivals is unbiased. Time is cut into panes, a

@@ -1,4 +1,4 @@
-"""What is to come of a key, foretold from what has been: a history, examples from it, and a fit.
+"""Predict the matches of a key from its history: the history, examples from it, and a fit.
 
 Some of the arrivals, chosen by chance, are followed: what is known of the key is taken down, and after a
 span of arrivals compared with how often the other stream had the key meanwhile. A tuple that lives on is
@@ -42,7 +42,7 @@ NEAR = CONSTANT + 1
 SCALES_OF_NEARNESS = 3
 FEATURES = NEAR + SCALES_OF_NEARNESS
 SOLVE = 64  # examples between two fits
-DEFAULT_SPAN = 0.2  # of the buffer, in arrivals over which the matches of an example are counted
+DEFAULT_SPAN = 0.2  # matches of an example are counted over this share of the buffer, in arrivals
 DEFAULT_MEMORY = 4_000.0  # examples that count
 LASTING = 0.6  # the share of what came ever, in the weights known beforehand; the rest is of what came lately
 MOST_FOLLOWED = 512

@@ -1,4 +1,4 @@
-"""Which of several candidates does best on a sample of the keys, told while a stream runs.
+"""Find which of several candidates does best on a sample of the keys while a stream runs.
 
 Beside the real buffer or cache, each candidate has a small one, which serves the keys of a sample. What they
 find is compared epoch by epoch. The followers of joins, of caches and of stream queries run the small ones.

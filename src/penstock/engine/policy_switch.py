@@ -1,4 +1,4 @@
-"""Buffered tuples under another policy: they enter anew, in order, and their keys are matched as they were.
+"""Move buffered tuples to another policy: they enter again in order, with their earlier matches.
 
 What the new policy has not seen is told from the history: when each key came last in the other stream, and
 about how often lately, up to `MOST` times.

@@ -1,4 +1,4 @@
-"""How often each key was asked for lately: the empirical model of a stream of requests.
+"""Count how often each key was requested recently: the empirical model of a stream of requests.
 
 A request counts exp(-age / memory). What is kept of a key is the logarithm of the sum of exp(time / memory)
 over its requests, which needs no updates while time passes: the keys keep their order. A ring has the last

@@ -1,4 +1,4 @@
-"""What the memory of a window join looks like: a cache line per key and a cache line per tuple.
+"""The memory layout of a window join: a cache line per key and a cache line per tuple.
 
 Two tables of 64-byte rows, each seen as 64-bit and as 32-bit columns (and tuples also as floats):
 

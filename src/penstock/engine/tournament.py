@@ -1,4 +1,4 @@
-"""A tournament among falling scores: who has the lowest now, and until when that is certain.
+"""A kinetic tournament among falling scores: the lowest now, and until when that is certain.
 
 The score of a key is its count times the remaining lifetime of its oldest tuple, a line that falls with
 time. Each inner node of the tree remembers the winner below it and the time at which the loser may

@@ -1,4 +1,4 @@
-"""What a triple completes: all solutions with it, whole and partial, are noted in scratch memory.
+"""Find all solutions, full and partial, that a triple completes; they are written to scratch memory.
 
 Nothing else is changed, so that an arrival for which the room does not suffice can be taken up again.
 """

@@ -1,4 +1,4 @@
-"""The cached tuples of a query under another policy: they enter anew, in order, and are used as they were."""
+"""Move the cached tuples of a query to another policy: they enter again in order, with their uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells: what a policy keeps per tuple, side by side for all tuples of a key.
+"""Cells: per-tuple data of a policy, stored together for all tuples of a key.
 
 A match concerns all tuples of a key. Going through their chain costs a cache miss each; here their cells
 lie in one block, which is read at the speed of memory. Blocks have a power of two of cells and move to the

@@ -1,4 +1,4 @@
-"""What is possible if the whole stream is known, or its probabilities are: flows find the best decisions.
+"""Optimal decisions as flows, if the whole stream or its probabilities are known.
 
 >>> from penstock.flows import keep_times
 >>> callable(keep_times)

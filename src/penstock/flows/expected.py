@@ -1,4 +1,4 @@
-"""The flow that FLOWEXPECT solves at every step: the best decisions that can be fixed beforehand.
+"""The flow that FLOWEXPECT solves at every step: the best decisions that can be fixed in advance.
 
 Section 4 of Xie, Yang and Chen 2005. The present is known, the next steps only by their probabilities, so
 arcs carry expected results instead of results. Decisions that would depend on what comes are not in the

@@ -1,4 +1,4 @@
-"""The network of OPT-offline: what could be kept for which results, as arcs for a flow solver.
+"""The network of OPT-offline: which tuples can be kept for which results, as arcs for a flow solver.
 
 A chain of nodes stands for memory that is free, and what flows is room for one tuple. The textbook gives
 every tuple a path of its own beside the chain: it leaves the chain at its arrival, earns at each match, and

@@ -1,4 +1,4 @@
-"""OPT-offline: the most results any decisions could have reached, by a min-cost flow.
+"""OPT-offline: the maximum number of results, by a min-cost flow.
 
 Das, Gehrke and Riedewald 2003 give the reduction to a flow with a node per tuple and step; the network
 here is the compact form of `penstock.flows.network`.

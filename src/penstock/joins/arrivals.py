@@ -1,4 +1,4 @@
-"""The arrivals of two streams in the order in which they are processed."""
+"""The arrivals of two streams in processing order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIDES = ("left", "right")
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Arrivals in the order (time, left before right, row), null keys left out."""
+    """Arrivals in the order (time, left before right, row), without null keys."""
 
     stream: np.ndarray
     key: np.ndarray  # dense codes
@@ -32,9 +32,9 @@ class Arrivals:
     keys: int
     unit: str
     nulls: tuple[int, int]
-    stamped: bool = False  # times come from timestamps, not from numbers in a unit that was assumed
-    labels: Callable[[], np.ndarray] | None = None  # the key of each code, when asked for
-    listed: Callable[[], tuple[np.ndarray, np.ndarray] | None] | None = None  # where they lie, likewise
+    stamped: bool = False  # times are timestamps, not numbers in an assumed unit
+    labels: Callable[[], np.ndarray] | None = None  # returns the key of each code
+    listed: Callable[[], tuple[np.ndarray, np.ndarray] | None] | None = None  # returns the positions of keys
 
     def __len__(self) -> int:
         return len(self.key)
@@ -52,11 +52,11 @@ class Arrivals:
 
     @property
     def numbers(self) -> tuple[float, float] | None:
-        """The first and the last time where a unit was assumed for them; None if there are none."""
+        """The first and the last time if their unit was assumed, else None."""
         return None if self.stamped or not len(self) else (self.time[0].item(), self.time[-1].item())
 
     def clocked(self, window: int) -> np.ndarray:
-        """The times by which tuples expire: in a window of rows, each stream's own arrival numbers."""
+        """Return the times by which tuples expire: in a window of rows, each stream's arrival numbers."""
         if window != ROWS:
             return self.time
         numbers = np.empty(len(self), np.int64)
@@ -66,7 +66,7 @@ class Arrivals:
         return numbers
 
     def valued(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Keys for a policy that looks at their values: whole numbers as they are, others with labels."""
+        """Return keys for a policy that reads their values: whole numbers as they are, others with labels."""
         labels = np.empty(0, object) if self.labels is None else self.labels()
         if len(labels) == 0:
             return self.key, None
@@ -75,7 +75,7 @@ class Arrivals:
         return self.key, labels
 
     def placed(self, listed: bool) -> tuple[np.ndarray, Places | None]:
-        """Keys, and where they lie: whole numbers as they are, others with a list if there may be one."""
+        """Return keys and their positions: whole numbers as they are, others with a list if possible."""
         key, labels = self.valued()
         if labels is None and key is not self.key:
             return key, new_places(THEMSELVES)
@@ -83,23 +83,23 @@ class Arrivals:
         return self.key, None if places is None else new_places(LISTED, *places)
 
     def batch(self, clocked: np.ndarray, start: int, stop: int) -> Batch:
-        """A slice for a driver."""
+        """Return a slice for a driver."""
         cut = slice(start, stop)
         return Batch(self.stream[cut], self.key[cut], clocked[cut], self.row[cut], self.size[cut])
 
     def steps(self, step: str) -> np.ndarray:
-        """The number of the step to which each arrival belongs."""
+        """Return the step number of each arrival."""
         if step == "arrival":
             return np.arange(len(self))
         return np.cumsum(np.diff(self.time, prepend=self.time[:1]) != 0)
 
     def trace(self, window: int, step: str, keep: np.ndarray | None = None) -> Trace:
-        """All of it, for policies that look ahead."""
+        """Return all arrivals as a trace, for policies that look ahead."""
         return Trace(self.stream, self.key, self.clocked(window), self.row, self.steps(step), keep)
 
 
 def pair_of(value: Any, what: str) -> tuple[Any, Any]:
-    """One name for both sides, or a pair of names."""
+    """Return one name for both sides, or a pair of names."""
     if isinstance(value, str):
         return value, value
     if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(v, str) for v in value):
@@ -108,7 +108,7 @@ def pair_of(value: Any, what: str) -> tuple[Any, Any]:
 
 
 def key_names(on: Any) -> tuple[list[str], list[str]]:
-    """The key columns of each side: a name, several names, or pairs of differently named columns."""
+    """Return the key columns of each side: a name, several names, or pairs of differently named columns."""
     parts = [on] if isinstance(on, str) else list(on) if isinstance(on, Sequence) else []
     if not parts:
         raise ColumnError(f"on takes a column name, a list of names, or a list of pairs; {on!r} was given.")
@@ -119,7 +119,7 @@ def key_names(on: Any) -> tuple[list[str], list[str]]:
 def arrivals_of(
     left: Table, right: Table, on: Any, time: Any, unit: str = "ms", sized: bool = False
 ) -> Arrivals:
-    """Bring two tables into processing order, keys coded and times on one scale."""
+    """Bring two tables into processing order, with coded keys and times on one scale."""
     tables = (left, right)
     for table in tables:
         column_names(table)
@@ -168,19 +168,19 @@ def arrivals_of(
 
 
 def _are_whole(labels: np.ndarray) -> bool:
-    """Whether floats are whole numbers that they can tell apart."""
+    """Whether floats are whole numbers small enough to be exact."""
     return bool((np.abs(labels) < 2.0**53).all() and (labels == np.floor(labels)).all())
 
 
 def _in_time(times: np.ndarray) -> np.ndarray:
-    """Row numbers in order of time, rows of one time in their order."""
+    """Return row numbers in order of time; rows of one time keep their order."""
     if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
         return np.arange(len(times), dtype=np.int64)
     return np.argsort(times, kind="stable")
 
 
 def _merge(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the sorted times of each side come in the merged order, left before right."""
+    """Return the positions of each side's sorted times in the merged order, left before right."""
     return (
         np.arange(len(left)) + np.searchsorted(right, left, side="left"),
         np.arange(len(right)) + np.searchsorted(left, right, side="right"),

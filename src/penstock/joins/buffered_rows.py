@@ -1,4 +1,4 @@
-"""Buffered tuples as a caller knows them: by their rows."""
+"""Access to the caller's row numbers of buffered tuples."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from penstock.engine.store import (
     Store,
 )
 
-SO_FAR = [ARRIVALS, STEPS, RESULTS, SAME_TICK, DROPPED]  # go on when a state takes over from another
-GONE = [EVICTED, EXPIRED, REFUSED, OVERSIZE]  # add up
+SO_FAR = [ARRIVALS, STEPS, RESULTS, SAME_TICK, DROPPED]  # copied when a state takes over from another
+GONE = [EVICTED, EXPIRED, REFUSED, OVERSIZE]  # added up
 
 
 class KeepsRows:
-    """A state whose caller keeps the rows of the buffered tuples, and may number them anew."""
+    """A state whose caller keeps the rows of the buffered tuples, and may renumber them."""
 
     store: Store
 
     def rows(self, stream: int) -> np.ndarray:
-        """The rows of a stream's buffered tuples, in the order of their places in the table."""
+        """Return the rows of a stream's buffered tuples, in table order."""
         return self.store.t64[self._live(stream), ROW]
 
     def rename_rows(self, stream: int, rows: np.ndarray) -> None:
-        """Give a stream's buffered tuples other rows, in the order of `rows()`."""
+        """Renumber a stream's buffered tuples, in the order of `rows()`."""
         self.store.t64[self._live(stream), ROW] = rows
 
     def _live(self, stream: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A window join made concrete: windows in the unit of the data, budgets as limits of pools."""
+"""The resolved parameters of a window join: windows in the unit of the data, budgets as pool limits."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from penstock.policies.base import Policy, Setting, Trace
 from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
 
-COUNT_SHARE = 0.2  # of a byte budget, at most, for key counts
-CHOOSING_SHARE = 0.25  # of a byte budget, at most, for the small joins of a policy that chooses
+COUNT_SHARE = 0.2  # maximum share of a byte budget for key counts
+CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
-MOST_TUPLES = 2**31 - 2  # rows of a table are numbered with 32 bits
-FARTHEST = 2.0**61  # times beyond cannot be told apart from the beginning of time
+MOST_TUPLES = 2**31 - 2  # table rows are numbered with 32 bits
+FARTHEST = 2.0**61  # times beyond this cannot be distinguished from the beginning of time
 
 
 @dataclass(frozen=True)
 class Config:
-    """All that is needed to build the state of a join."""
+    """Everything needed to build the state of a join."""
 
     window: Resolved
     policy: Policy
     step: str
     time_dtype: np.dtype  # of the clocks by which tuples expire
     input_dtype: np.dtype  # of the times of arrivals
-    capacities: tuple[int, ...]  # per pool, the most tuples
-    payload: tuple[int, ...] | None = None  # per pool, the most bytes of payload, under a byte budget
+    capacities: tuple[int, ...]  # maximum tuples per pool
+    payload: tuple[int, ...] | None = None  # maximum bytes of payload per pool, under a byte budget
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
-    unbiased: bool = False  # the chances are those of an unbiased sample
+    unbiased: bool = False  # the drop probabilities are those of an unbiased sample
     warmup: int = 0
     seed: int = 0
     rates: tuple[float, float] | None = None
-    mean_row: float = 0.0  # average payload
+    mean_row: float = 0.0  # average payload in bytes
     lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
     sketch_bytes: int = 0  # for the estimate of the exact results
     choosing_bytes: int | None = None  # under a byte budget, for the small joins of a policy that chooses
-    numeric: bool = False  # keys are numbers, so that one may be near to another
+    numeric: bool = False  # keys are numbers, so distances between them mean something
 
     def build(
         self,
@@ -69,9 +69,9 @@ class Config:
         policy: Policy | None = None,
         places: Places | None = None,
     ) -> tuple[Store, Any]:
-        """An empty store and the state of the policy, or of one that it follows.
+        """Build an empty store and the state of the policy, or of the one that it follows.
 
-        `labels` are the keys that codes stand for, `places` where these lie.
+        `labels` are the keys of the codes, `places` their positions.
         """
         policy = policy or self.policy
         store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
@@ -102,11 +102,11 @@ class Config:
 
     @property
     def places(self) -> Places | None:
-        """Where keys lie if nothing else is told of them."""
+        """Return the default positions of keys."""
         return new_places(THEMSELVES) if self.numeric else None
 
     def build_flow(self) -> tuple[Flow, Sketch] | None:
-        """For streams that advance each at its own pace: how far they have come, and what was lost."""
+        """Build the progress of streams that advance independently, and the sketch of lost results."""
         if self.lateness is None:
             return None
         flow = new_flow(self.capacities, self.time_dtype, self.lateness, beginning(self.time_dtype))
@@ -115,24 +115,24 @@ class Config:
 
 
 def beginning(time_dtype: np.dtype) -> float:
-    """A time before all others, from which any other can be subtracted."""
+    """Return a time before all others, from which any other can be subtracted."""
     return -(2.0**62) if time_dtype == np.int64 else -1e300
 
 
 def fitting(window: Resolved, dtype: np.dtype) -> Resolved:
-    """The window on the scale of the times: on whole numbers a span of 1.5 is one of 1."""
+    """Return the window on the scale of the times: on whole numbers, a span of 1.5 is a span of 1."""
     if dtype != np.int64:
         return window
     if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
         raise WindowError("A landmark period must be a whole number in the unit of the time column.")
     left, right = (math.floor(horizon) for horizon in window.horizons)
     if max(left, right) >= 2**62:
-        raise WindowError(f"A window of {max(left, right)} is longer than 62 bits can tell.")
+        raise WindowError(f"A window of {max(left, right)} does not fit into 62 bits.")
     return dataclasses.replace(window, horizons=(left, right))
 
 
 def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> tuple[float, ...]:
-    """A lateness in the unit of the times, per stream; infinite: its progress is told by `advance`.
+    """Return the lateness per stream in the unit of the times; infinite if only `advance` sets progress.
 
     >>> from penstock.joins.config import behind_of
     >>> from penstock.window import window_of
@@ -140,7 +140,7 @@ def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> t
     (2000.0, 2000.0, 2000.0)
     """
     if window.kind != TIMED:
-        raise PenstockError("Streams out of step need a window of time, not one of rows or periods.")
+        raise PenstockError("Streams with a lateness need a window of time, not one of rows or periods.")
     each = lateness if isinstance(lateness, tuple) else (lateness,) * streams
     if len(each) != streams:
         raise PenstockError(f"lateness takes a span, or a tuple of {streams}; {lateness!r} was given.")
@@ -154,14 +154,14 @@ def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> t
 
 
 def check_times(times: np.ndarray) -> None:
-    """Refuse times that streams out of step cannot tell apart from the beginning of time."""
-    limit = int(FARTHEST) if times.dtype.kind in "iu" else FARTHEST  # 2^61 - 1 as a float is 2^61
+    """Reject times that cannot be distinguished from the beginning of time."""
+    limit = int(FARTHEST) if times.dtype.kind in "iu" else FARTHEST  # as a float, 2^61 - 1 is 2^61
     if not ((times > -limit) & (times < limit)).all():
-        raise PenstockError("Times must be finite and less than 2^61 from zero.")
+        raise PenstockError("Times must be finite and between -2^61 and 2^61.")
 
 
 def progress_times(reached: Sequence[Any], time_dtype: np.dtype) -> np.ndarray:
-    """How far streams have come, as `advance` takes it: a number, or None where nothing is known.
+    """Return the progress of streams as `advance` takes it: a number, or None if nothing is known.
 
     >>> import numpy as np
     >>> from penstock.joins.config import progress_times
@@ -175,7 +175,7 @@ def progress_times(reached: Sequence[Any], time_dtype: np.dtype) -> np.ndarray:
         number = isinstance(time, int | float | np.integer | np.floating) and not isinstance(time, bool)
         if not number or not abs(time) < FARTHEST:
             raise PenstockError(
-                "advance takes a finite number less than 2^61 from zero per stream, or None; "
+                "advance takes a finite number between -2^61 and 2^61 per stream, or None; "
                 f"{time!r} was given."
             )
         times[stream] = math.floor(time) if time_dtype == np.int64 else time
@@ -183,7 +183,7 @@ def progress_times(reached: Sequence[Any], time_dtype: np.dtype) -> np.ndarray:
 
 
 def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[int, ...]:
-    """A budget cut into pools; the first gets what is left over, each at least 1.
+    """Divide a budget into pools of at least 1; the first gets the remainder.
 
     >>> from penstock.joins.config import shares_of
     >>> shares_of(5, "equal", (1, 1)), shares_of(10, "proportional", (3, 1)), shares_of(5, "unified", (1, 1))
@@ -200,9 +200,9 @@ def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[
 
 
 def in_tuples(budget: Budget, arrivals: Sequence[float], window: Resolved, span: float) -> int:
-    """A budget of tuples or a fraction as a number of tuples, at least one per stream.
+    """Return a budget in tuples or a fraction as a number of tuples, at least one per stream.
 
-    `arrivals` are those of each stream.
+    `arrivals` are the arrivals of each stream.
     """
     if isinstance(budget, Fraction):
         if window.kind == ROWS:
@@ -221,16 +221,15 @@ def in_tuples(budget: Budget, arrivals: Sequence[float], window: Resolved, span:
 
 
 def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
-    """The config with its limits from a budget in bytes.
+    """Return the config with its limits from a byte budget.
 
-    The tables are laid out for as many tuples of the average size as the budget holds, and count whole
-    from the start; what they leave is for payload. So the budget holds whatever sizes come: tuples larger
-    than the average fill the payload first, smaller ones the tables.
+    The tables are sized for as many tuples of the average size as the budget holds, and count in full from
+    the start; the rest is for payload. So the budget holds whatever sizes arrive: tuples larger than the
+    average fill the payload first, smaller ones the tables.
     """
     if not config.policy.counts_bytes:
         raise BudgetError(
-            f"{config.policy.name} reckons in tuples, which all take the same room; {budget} was given. "
-            "Give Tuples or Fraction."
+            f"{config.policy.name} needs a budget in tuples; {budget} was given. Give Tuples or Fraction."
         )
     config = dataclasses.replace(
         config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
@@ -245,10 +244,10 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
         )
     try:
         laid_out = _laid_out(config, budget, allocation, weights)
-        if laid_out is None and config.policy.chooses:  # the first candidate may still fit in, alone
+        if laid_out is None and config.policy.chooses:  # the first candidate alone may still fit
             config = dataclasses.replace(config, choosing_bytes=0)
             laid_out = _laid_out(config, budget, allocation, weights)
-    except (MemoryError, ValueError) as error:  # the latter from NumPy, for more than it can address
+    except (MemoryError, ValueError) as error:  # NumPy raises ValueError for more than it can address
         raise BudgetError(
             f"The tables for {budget} cannot be allocated on this machine; give a smaller budget."
         ) from error
@@ -264,7 +263,7 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
 
 
 def _laid_out(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config | None:
-    """The config with as many tuples as a budget in bytes holds; None if these are fewer than two."""
+    """Return the config with as many tuples as a byte budget holds; None if fewer than two."""
     least = _table_bytes(config, shares_of(2, allocation, weights))
     per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE
     tuples = max(2, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
@@ -279,7 +278,7 @@ def _laid_out(config: Config, budget: Bytes, allocation: str, weights: tuple[flo
 
 
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
-    """What the tables of a config take for so many tuples."""
+    """Return the bytes of the tables of a config for a number of tuples."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
     if config.policy.chooses:
         from penstock.joins.follower import tables_of
@@ -289,5 +288,5 @@ def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
 
 
 def _sizeable(policy: Policy) -> Policy:
-    """A policy with the same tables that can be built without a trace."""
+    """Return a policy with the same tables that can be built without a trace."""
     return dataclasses.replace(policy, k="stream", curve="past") if policy.needs_future else policy  # type: ignore[call-arg]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MOST_UNESTIMATED = 0.1  # of the arrivals; beyond that a bound may be far above the truth
+MOST_UNESTIMATED = 0.1  # share of the arrivals; beyond it the bound may be far too high
 
 
 @dataclass(frozen=True)
 class RecallEstimate:
-    """About which share of the exact results was found.
+    """The estimated share of the exact results that was found.
 
-    `value` is None where that is unknown. `at_most` says that it is an upper bound: some arrivals came so
-    late that what they missed is not known any more.
+    `value` is None if it is unknown. `at_most` says that it is an upper bound: some arrivals came so late
+    that the results they missed can no longer be estimated.
 
     >>> from penstock.joins.estimate import RecallEstimate
     >>> print(RecallEstimate(0.75), RecallEstimate(0.75, at_most=True), RecallEstimate(None), sep=", ")
@@ -32,10 +32,10 @@ class RecallEstimate:
 def estimate_recall(
     results: float, missed: float | None, unestimated: float = 0, arrived: float = 0
 ) -> RecallEstimate:
-    """Recall from the results found and about how many were missed besides; 1 where there are none.
+    """Estimate recall from the results found and the estimated number missed; 1 if there are none.
 
-    `unestimated` of the `arrived` rows may have missed more, which nobody counted. One such row makes the
-    estimate an upper bound, more than a tenth of all rows make it unknown.
+    `unestimated` of the `arrived` rows may have missed more results that were not counted. A single such row
+    makes the estimate an upper bound; more than a tenth of all rows make it unknown.
 
     >>> from penstock.joins.estimate import estimate_recall
     >>> estimate_recall(30, 10.0).value, estimate_recall(5, -2.0).value, estimate_recall(0, 0.0).value

@@ -1,4 +1,4 @@
-"""Which policy a join follows: beside the real one, small joins of a sample of keys, one per candidate."""
+"""Choose the policy of a join by small joins on a sample of the keys, one per candidate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class JoinFollower(Follower[Policy]):
-    """The small joins, their results lately, and the history that tells a new policy what has been."""
+    """The small joins, their recent results, and the history from which a new policy takes its scores."""
 
     def __init__(
         self, config: Config, small: list[JoinState] | None = None, places: Places | None = None
@@ -52,19 +52,19 @@ class JoinFollower(Follower[Policy]):
         return [kind(small_config(self.config, policy, self.halvings, most)) for policy in self.policies]
 
     def warm(self, store: Store) -> None:
-        """Load all that may be needed later, on nothing; what a change of policy needs is compiled then."""
+        """Load everything that may be needed later; the kernels for a switch are compiled at the switch."""
         nothing = carried_tuples(self.config.build(policy=self.policy)[0])
         for policy, state in zip(self.policies, self.small, strict=False):
             state.warm()
             switch_policy(self.config, policy, nothing, store, self.predictor)
 
     def attend(self, batch: Batch, start: int, stop: int, total: int) -> Policy | None:
-        """Arrivals have been processed: the history and the small joins hear of them.
+        """Pass processed arrivals to the history and the small joins.
 
-        `total` is how many matches the real join has had so far.
+        `total` is the number of matches of the real join so far.
 
-        Once an epoch is over: the policy to change to, if one is ahead for certain. Then too the small join
-        of `learned` gets the weights that fit all keys: its sample has too few examples to find them.
+        At the end of an epoch, return the policy to switch to if one is clearly ahead. The small join of
+        `learned` then also gets the weights fitted to all keys, because its sample has too few examples.
         """
         if start == stop:
             return None
@@ -87,11 +87,11 @@ class JoinFollower(Follower[Policy]):
 
     @property
     def bytes(self) -> int:
-        """What the small joins take."""
+        """Bytes of the small joins."""
         return sum(state.table_bytes for state in self.small)
 
     def pack(self) -> dict[str, Any]:
-        """All but the history, for a snapshot."""
+        """Pack everything except the history for a snapshot."""
         small = [state.snapshot() for state in self.small]
         return {"race": self.race.pack(), "peak": self.peak, "small": small}
 
@@ -106,7 +106,7 @@ class JoinFollower(Follower[Policy]):
 
 
 def type_of(config: Config) -> type[JoinState]:
-    """The class of the state of a config."""
+    """Return the class of the state of a config."""
     if config.lateness is not None:
         from penstock.joins.stream import StreamState
 
@@ -117,7 +117,7 @@ def type_of(config: Config) -> type[JoinState]:
 
 
 def new_predictor_for(config: Config, places: Places | None = None) -> MatchPredictor:
-    """The history that a join keeps whichever policy it follows."""
+    """Return the history that a join keeps whichever policy it follows."""
     candidates = (policy.predictor_options() for policy in config.policy.among())  # type: ignore[attr-defined]
     span, memory = next(filter(None, candidates), (DEFAULT_SPAN, DEFAULT_MEMORY))
     return new_predictor(
@@ -133,7 +133,7 @@ def new_predictor_for(config: Config, places: Places | None = None) -> MatchPred
 
 
 def small_config(config: Config, policy: Policy, halvings: float, most: float) -> Config:
-    """The join of the sample: a budget scaled alike, and a window too where that counts rows."""
+    """Return the join of the sample: a scaled budget, and a scaled window if it counts rows."""
     scale = 0.5**halvings
     window = config.window
     if window.kind == ROWS:
@@ -154,29 +154,29 @@ def small_config(config: Config, policy: Policy, halvings: float, most: float) -
         rates=None,
         unbiased=False,  # the real join warns
         sketch_bytes=min(config.sketch_bytes, 1024),
-        numeric=False,  # told where the streams are now by all arrivals, it chooses no better
+        numeric=False,  # knowing the streams' current positions did not improve the choice
     )
 
 
 def allowance(config: Config) -> float:
-    """Bytes for all small joins together."""
+    """Return the bytes for all small joins together."""
     if config.choosing_bytes is not None:
         return config.choosing_bytes
     return max(SHARE * min(_tables(config)), least_of(config.policy))
 
 
 def allowance_of(policy: Policy, budget: int) -> int:
-    """Bytes for all small joins together, of a budget of so many."""
+    """Return the bytes for all small joins together, given the budget in bytes."""
     return int(min(max(SHARE * budget, least_of(policy)), CHOOSING_SHARE * budget))
 
 
 def least_of(policy: Policy) -> int:
-    """Bytes that the small joins may take however small the real one is."""
+    """Return the bytes that the small joins may take however small the real one is."""
     return policy.trial_bytes  # type: ignore[attr-defined]
 
 
 def _tables(config: Config) -> list[int]:
-    """What the tables and the history take under each candidate, or the first where it runs alone."""
+    """Return the bytes of tables and history under each candidate, or under the first if it runs alone."""
     predictor, found = new_predictor_for(config), []
     policies = config.policy.among()  # type: ignore[attr-defined]
     for policy in policies[:1] if config.choosing_bytes == 0 else policies:
@@ -186,12 +186,12 @@ def _tables(config: Config) -> list[int]:
 
 
 def tables_of(config: Config) -> int:
-    """What a join that chooses takes in all, whichever candidate runs; for budgets of bytes."""
+    """Return the total bytes of a join that chooses, whichever candidate runs; for byte budgets."""
     return max(_tables(config)) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
 
 
 def sampling(config: Config, most: float) -> float | None:
-    """How often the keys are halved until the small joins fit into what they may take; None if never."""
+    """Return how often to halve the keys until the small joins fit into their memory; None if never."""
     policies = config.policy.among()  # type: ignore[attr-defined]
 
     def sized(halvings: float) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""The invariants of a store, asserted one by one; for tests and for whoever suspects a bug."""
+"""Assert the invariants of a join's store; for tests and debugging."""
 
 from __future__ import annotations
 

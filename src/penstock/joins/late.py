@@ -1,15 +1,15 @@
-"""When late rows are worth a warning, and what it says."""
+"""Warn about late rows."""
 
 from __future__ import annotations
 
 from penstock.errors import LateRowsWarning, warn_user
 
-MOST_LATE = 0.02  # of the rows of a batch
-FEWEST = 100  # rows; smaller batches are judged together, since one late row of ten means little
+MOST_LATE = 0.02  # tolerated share of late rows in a batch
+FEWEST = 100  # rows; smaller batches are combined, because one late row of ten means little
 
 
 class LateWatch:
-    """Warns once, when more than 2 % of the rows of a batch came late.
+    """Warns once, when more than 2 % of the rows of a batch were late.
 
     >>> import warnings
     >>> from penstock.joins.late import LateWatch
@@ -23,7 +23,7 @@ class LateWatch:
     """
 
     def __init__(self) -> None:
-        self._arrived = self._late = 0  # up to the last judgement
+        self._arrived = self._late = 0  # up to the last check
         self._warned = False
 
     def see(self, *, arrived: int, late: int) -> None:
@@ -35,8 +35,8 @@ class LateWatch:
         if share > MOST_LATE:
             self._warned = True
             warn_user(
-                f"{100 * share:.0f} % of the rows since row {self._arrived:,} came late, when partners of "
-                "theirs may have expired: results may be missing. Give the rows in order of time, or raise "
+                f"{100 * share:.0f} % of the rows since row {self._arrived:,} came late, after partners "
+                "may have expired, so results may be missing. Give the rows in order of time, or raise "
                 "lateness=.",
                 LateRowsWarning,
             )

@@ -1,4 +1,4 @@
-"""`join_many`: bounded joins of many streams, several at once in one memory."""
+"""`join_many`: bounded joins of many streams, optionally several joins in one memory."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class ManyStats:
     buffered: int
     expired: int
     evicted: int
-    refused: int  # of the evicted, those that never entered
+    refused: int  # evicted tuples that never entered
     dropped: int
     null_keys: tuple[int, ...]  # per stream, rows without a key in any of their joins
-    limits: tuple[int, ...]  # of the pools, at the end
+    limits: tuple[int, ...]  # limits of the pools at the end, in tuples
     peak_tuples: int
     seconds: float
 
     @property
     def recall(self) -> float:
-        """The share of the exact joins' results that came out; 1 if there were none to find.
+        """The share of the exact joins' results that were found; 1 if there are none.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -65,7 +65,7 @@ class ManyStats:
         return self.results / self.exact if self.exact else 1.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by name, recall included.
+        """Return the counts by name, including recall.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -78,11 +78,11 @@ class ManyStats:
 
 @dataclass(frozen=True)
 class ManyRun:
-    """The outcome of `join_many`: its stats, and the results of each join if they were collected."""
+    """The outcome of `join_many`: its stats, and the results of each join if collected."""
 
     stats: ManyStats
     results: list[pa.Table] | None  # per join, a column of row numbers per stream
-    events: pa.Table | None = None  # what became of tuples, with log=True
+    events: pa.Table | None = None  # when tuples entered and left, with log=True
 
 
 def join_many(
@@ -101,19 +101,19 @@ def join_many(
 ) -> ManyRun:
     """Join many streams in a fixed amount of memory: one join over all, or several joins side by side.
 
-    A result of a join has one tuple of each stream that takes part, all with the same key and within the
-    window of the newest. A buffered tuple counts as matched once per arrival and join in whose results it
-    is, so a tuple that serves several joins earns in all of them (sections 4.3 and 5.3.4 of the
-    GreedyDual-Join paper).
+    A result has one tuple of each stream of the join, all with the same key and within the window of the
+    newest. A buffered tuple counts as matched once per arrival and join in whose results it appears, so a
+    tuple that serves several joins earns credit in all of them (sections 4.3 and 5.3.4 of the GreedyDual-Join
+    paper).
 
     Parameters
     ----------
     streams
-        A dict of name to table: pandas, Arrow, or dicts of arrays. Their order settles ties of time.
+        A dict of name to table: pandas, Arrow, or dicts of arrays. Its order breaks ties of time.
     on
         A column (or several columns, a composite key) that all streams share: one join over all of them.
-        Or a list of joins, each a tuple of `(stream, column)` members, two or more: joins on different
-        attributes of the same streams, queries over different streams, or both.
+        Or a list of joins, each a tuple of two or more `(stream, column)` members: joins on different
+        attributes of the same streams, joins of different streams, or both.
     time
         The time column of all streams, or a dict of stream to column.
     within
@@ -121,20 +121,20 @@ def join_many(
     budget
         `Tuples(n)` or `Fraction(0.2)`, for all streams together.
     policy
-        Who goes when memory is full. `life` and `age` are not defined for many streams. To a policy in plain
-        Python the key of a tuple is that of the first of its joins in which it has one.
+        The eviction policy. `life` and `age` are not defined for many streams. A policy in plain Python sees
+        the key of the first join in which the tuple has one.
     allocation
-        `"unified"`, the default: one pool, any tuple may displace any other. `"equal"` and `"proportional"`
-        (to the arrivals): a pool per stream. `"credit"` (with `gdj`): a pool per stream, cut anew in
-        proportion to the average credit of their tuples each time as many arrivals have come as the budget
-        has tuples. It is coarse: a pool whose tuples earn nothing shrinks to one tuple and then hardly
-        recovers.
+        `"unified"` (the default): one pool, in which any tuple may displace any other. `"equal"` and
+        `"proportional"` (to the arrivals): a pool per stream. `"credit"` (with `gdj`): a pool per stream,
+        resized in proportion to the average credit of its tuples, each time as many arrivals have come as
+        the budget has tuples. It is coarse: a pool whose tuples earn nothing shrinks to one tuple and then
+        hardly recovers.
     seed
-        For `rand`.
+        Seed for `rand`.
     unit
         The unit of numeric time columns.
     collect, log
-        Whether to give the results as row numbers of the inputs, and what became of tuples and when.
+        Whether to return the results as row numbers of the inputs, and when tuples entered and left.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def join_many(
 
 
 def exact_results(arrivals: ManyArrivals, window: Resolved) -> tuple[int, ...]:
-    """Results of each join if memory had no limit."""
+    """Return the results of each join with unlimited memory."""
     sizes = [keys * len(join) for keys, join in zip(arrivals.keys, arrivals.joins, strict=True)]
     found = exact_many(
         new_scheme(arrivals.joins, len(arrivals.nulls)),
@@ -220,26 +220,26 @@ def exact_results(arrivals: ManyArrivals, window: Resolved) -> tuple[int, ...]:
 def check_options(
     window: Window, budget: Budget, policy: Policy, allocation: str | None, seed: int, rates_known: bool
 ) -> str:
-    """Refuse what joins of many streams cannot do; the allocation, the default if none is given."""
+    """Reject options that joins of many streams do not support; return the allocation or its default."""
     if isinstance(window, Rows):
         raise WindowError(
-            f"Joins of many streams have windows of time; {window!r} was given. Give a duration, or join "
+            f"Joins of many streams need a window of time; {window!r} was given. Give a duration, or join "
             "two streams with WindowJoin."
         )
     if isinstance(window, Within) and window.resolve("ns").horizons[0] != window.resolve("ns").horizons[1]:
         raise WindowError(
-            "Joins of many streams have no left and right, so their window is the same both ways; "
+            "Joins of many streams have no left and right, so their window must be symmetric; "
             f"{(window.before, window.after)!r} was given. Give one span, or join two with WindowJoin."
         )
     if isinstance(budget, Bytes):
         raise BudgetError(
-            f"Joins of many streams count their memory in tuples; {budget!r} was given. Give Tuples(n), or "
-            "Fraction(0.2) for a fifth of what the exact answer needs."
+            f"Joins of many streams need a budget in tuples; {budget!r} was given. Give Tuples(n), or "
+            "Fraction(0.2) for a fifth of what the exact join needs."
         )
     if not policy.many or policy.needs_future:
         works = ", ".join(known.name for known in registered() if known.many)
         raise UnknownPolicyError(
-            f"{policy.spell()} is not defined for joins of many streams. Those that are: {works}"
+            f"{policy.spell()} is not defined for joins of many streams. Use one of: {works}"
         )
     policy.check_many()
     if allocation is None:
@@ -248,7 +248,7 @@ def check_options(
         raise PenstockError(f"allocation={allocation!r} is not known{hint(allocation, ALLOCATIONS)}")
     if allocation == "credit" and not policy.has_credits:
         raise PenstockError(
-            f"allocation='credit' goes by the credits of gdj, which {policy.name} has not; use 'unified', "
+            f"allocation='credit' needs the credits of gdj, but {policy.name} has none; use 'unified', "
             "'equal' or 'proportional'."
         )
     if allocation == "unified" and not policy.unified:
@@ -261,7 +261,7 @@ def check_options(
 
 
 def enough(tuples: int, streams: int, given: str) -> None:
-    """Refuse a budget that has no room for a tuple of every stream."""
+    """Reject a budget without room for one tuple per stream."""
     if tuples < streams:
         raise BudgetError(f"A join needs room for at least one tuple per stream, {streams} in all; {given}.")
 
@@ -269,7 +269,7 @@ def enough(tuples: int, streams: int, given: str) -> None:
 def _configure(
     arrivals: ManyArrivals, window: Window, budget: Budget, policy: Policy, allocation: str, seed: int
 ) -> ManyConfig:
-    """The join made concrete for an input."""
+    """Resolve window and budget for an input."""
     dtype = arrivals.time.dtype
     resolved = fitting(window.resolve(arrivals.unit), dtype)
     if len(arrivals):
@@ -300,7 +300,7 @@ def _configure(
 
 
 def _tables(joins: Joins, out: ManyOutput) -> list[pa.Table]:
-    """The results of each join, a column per stream."""
+    """Return the results of each join as a table with a column per stream."""
     return [
         pa.table({f"{name}_row": rows[:, p] for p, (name, _) in enumerate(join)})
         for join, rows in zip(joins, out.rows, strict=True)

@@ -18,7 +18,7 @@ Joins = tuple[tuple[Member, ...], ...]
 
 @dataclass(frozen=True)
 class ManyArrivals:
-    """Arrivals in the order (time, stream, row); rows without a key in any of their joins are left out."""
+    """Arrivals in the order (time, stream, row), without rows that have no key in any of their joins."""
 
     stream: np.ndarray
     key: np.ndarray  # a column per join of the stream: dense codes of each join, -1 for null
@@ -28,14 +28,14 @@ class ManyArrivals:
     keys: tuple[int, ...]  # distinct keys of each join
     unit: str
     nulls: tuple[int, ...]
-    stamped: bool = False  # times come from timestamps, not from numbers in a unit that was assumed
+    stamped: bool = False  # times are timestamps, not numbers in an assumed unit
 
     def __len__(self) -> int:
         return len(self.stream)
 
     @property
     def numbers(self) -> tuple[float, float] | None:
-        """The first and the last time where a unit was assumed for them; None if there are none."""
+        """The first and the last time if their unit was assumed, else None."""
         return None if self.stamped or not len(self.time) else (self.time[0].item(), self.time[-1].item())
 
     @property
@@ -50,7 +50,7 @@ class ManyArrivals:
 
 
 def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:
-    """The joins that `on` means: one over all streams on a shared key, or a list of joins.
+    """Parse `on`: one join over all streams on a shared key, or a list of joins.
 
     >>> from penstock.joins.many_arrivals import joins_of
     >>> joins_of({"a": {}, "b": {}}, "key")
@@ -58,7 +58,7 @@ def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:
     """
     if not isinstance(streams, Mapping) or len(streams) < 2:
         raise PenstockError(
-            f"streams takes a dict of name to table with two streams or more; {_brief(streams)} was given."
+            f"streams takes a dict of name to table with at least two streams; {_brief(streams)} was given."
         )
     for table in streams.values():
         column_names(table)
@@ -74,14 +74,16 @@ def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:
     joins = tuple(_join(streams, join) for join in on)
     idle = set(streams) - {name for join in joins for name, _ in join}
     if idle:
-        raise PenstockError(f"Every stream takes part in a join; {_list(idle)} in none. Leave it out.")
+        raise PenstockError(
+            f"Every stream must take part in a join, but {_list(idle)} does not. Leave it out."
+        )
     return joins
 
 
 def _join(streams: Mapping[str, Table], join: Any) -> tuple[Member, ...]:
-    """One join of a list, checked."""
+    """Check one join of a list."""
     if not isinstance(join, list | tuple) or len(join) < 2:
-        raise ColumnError(f"A join has two members or more, each (stream, column); {join!r} was given.")
+        raise ColumnError(f"A join has at least two members, each (stream, column); {join!r} was given.")
     members = []
     for member in join:
         if not (isinstance(member, list | tuple) and len(member) == 2 and isinstance(member[0], str)):
@@ -94,16 +96,16 @@ def _join(streams: Mapping[str, Table], join: Any) -> tuple[Member, ...]:
     names = [name for name, _ in members]
     if len(set(names)) < len(names):
         raise PenstockError(
-            f"A stream takes part in a join once; this one names {_list(names)}. To join a stream with "
-            "itself give it under two names."
+            f"A stream may be in a join only once; this one names {_list(names)}. To join a stream with "
+            "itself, pass it under two names."
         )
     if len({len(columns) for _, columns in members}) > 1:
-        raise ColumnError(f"All members of a join have the same number of key columns; {join!r} was given.")
+        raise ColumnError(f"All members of a join need the same number of key columns; {join!r} was given.")
     return tuple(members)
 
 
 def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit: str) -> ManyArrivals:
-    """Bring the streams into processing order, keys coded per join and times on one scale."""
+    """Bring the streams into processing order, with keys coded per join and times on one scale."""
     names = list(streams)
     number = {name: s for s, name in enumerate(names)}
     times = times_of([column(streams[n], time_column(time, n), n) for n in names], names, unit)
@@ -138,7 +140,7 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
 
 
 def time_column(time: Any, name: str) -> str:
-    """The time column of a stream: one name for all, or a dict."""
+    """Return the time column of a stream: one name for all, or from a dict."""
     found = time.get(name) if isinstance(time, Mapping) else time
     if not isinstance(found, str):
         raise ColumnError(

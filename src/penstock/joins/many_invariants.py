@@ -1,4 +1,4 @@
-"""The invariants of a join of many streams, asserted one by one."""
+"""Assert the invariants of a join of many streams; for tests and debugging."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_many(store: Store, index: Index) -> None:
 
 
 def _chained(store: Store, index: Index, entry: int) -> set[tuple[int, int]]:
-    """The tuples that hang in the chains of a row, with the participants they are of."""
+    """Return the tuples in the chains of a row, with their participants."""
     join = int(index.k64[entry, KEY]) % len(index.scheme.size)
     found = []
     for part in range(index.scheme.size[join]):

@@ -1,4 +1,4 @@
-"""The state of a join of many streams: it takes batches, and can be snapshotted, restored and checked."""
+"""The state of a join of many streams: processes batches; can be snapshotted, restored and checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from penstock.states.checks import check_apart, check_index, check_parts, check_
 from penstock.structures import key_counts
 from penstock.window import Resolved, UnitWatch
 
-CHUNK = 1 << 16  # arrivals per call of the driver, so that tables that grow do not grow ahead of need
+CHUNK = 1 << 16  # arrivals per call of the driver, so that growing tables do not grow ahead of need
 FIRST_ROOM = 1 << 16  # results
 INTEGER = np.dtype(np.int64)
 CODES = "Code other keys first, for example with pandas.factorize over all streams, or use join_many()."
@@ -51,7 +51,7 @@ FLOATS = "For times that are fractions, give the state a dtype of floats."
 
 @dataclass(frozen=True)
 class ManyConfig:
-    """All that is needed to build the state of a join of many streams."""
+    """Everything needed to build the state of a join of many streams."""
 
     streams: int
     joins: tuple[tuple[int, ...], ...]  # the streams that take part in each
@@ -59,13 +59,13 @@ class ManyConfig:
     policy: Policy
     limits: tuple[int, ...]  # tuples per pool: one pool, or one per stream
     time_dtype: np.dtype = INTEGER
-    every: int = 0  # arrivals after which the pools are apportioned anew by average score; 0: never
+    every: int = 0  # arrivals between two resizings of the pools by average score; 0: never
     seed: int = 0
-    rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, where known
+    rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, if known
     lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
 
     def build(self) -> tuple[Store, Index, Any]:
-        """An empty store, an empty index and the state of the policy."""
+        """Build an empty store, an empty index and the state of the policy."""
         total, capacities = sum(self.limits), self._capacities
         store = new_store(self.limits, capacities, self.time_dtype, self.seed, self.streams)
         horizon = self.window.horizons[0]
@@ -86,7 +86,7 @@ class ManyConfig:
         return store, new_index(scheme, total, counting, _heeds_matches(state)), state
 
     def build_flow(self) -> ManyFlow:
-        """For streams that advance each at its own pace: how far they have come."""
+        """Build the progress of streams that advance independently."""
         assert self.lateness is not None, "arrivals come in order"
         most = self._capacities * (self.streams if len(self.limits) == 1 else 1)
         scheme, start = new_scheme(self.joins, self.streams), beginning(self.time_dtype)
@@ -94,21 +94,21 @@ class ManyConfig:
 
     @property
     def _capacities(self) -> tuple[int, ...]:
-        """The most tuples that each pool can ever hold."""
+        """Return the maximum number of tuples that each pool can ever hold."""
         if not self.every:
             return self.limits
         return (sum(self.limits) - len(self.limits) + 1,) * len(self.limits)
 
 
 def _heeds_matches(state: Any) -> bool:
-    """Whether a policy does anything when a tuple matches."""
+    """Whether a policy reacts to matches."""
     registered = match_key.on.__self__
     return registered.of(type(state)) is not registered.default
 
 
 @dataclass(frozen=True)
 class ManyOutput:
-    """What a batch brought: results per arrival, the results and what became of tuples if asked for."""
+    """The output of a batch: results per arrival and, if requested, the results and the log of tuples."""
 
     counts: np.ndarray
     rows: tuple[np.ndarray, ...]  # per join: a row number per participant
@@ -118,9 +118,9 @@ class ManyOutput:
 class ManyState:
     """The mutable state of a join of many streams.
 
-    Arrivals are given as arrays in processing order: `stream`, `key`, `time` and `row` (any number by
-    which the caller knows the tuple). `key` has a column per join that the stream takes part in, in the
-    order of the joins: integer codes, -1 where there is none. An arrival has at least one key.
+    Arrivals are given as arrays in processing order: `stream`, `key`, `time` and `row` (any number that
+    identifies the tuple for the caller). `key` has a column per join of the stream, in order of the joins:
+    integer codes, -1 if there is none. An arrival has at least one key.
 
     >>> from penstock import policies
     >>> from penstock.joins.many_state import ManyConfig, ManyState
@@ -152,11 +152,11 @@ class ManyState:
         self._kernel: Callable[..., int] = drive if config.policy.compiled else interpreted(drive)
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
-        """Process a part of a batch from `start`; how far it came before the room for rows was used up."""
+        """Process a batch from `start`; return the position reached before the room for rows ran out."""
         return self._kernel(self.policy, self.store, self.index, part, out, start)
 
     unit_watch: UnitWatch | None = None
-    late_watch: LateWatch | None = None  # of streams that may come late
+    late_watch: LateWatch | None = None  # for streams that may be late
 
     def process(
         self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
@@ -164,7 +164,7 @@ class ManyState:
         """Process a batch of arrivals."""
         stream = whole_numbers(stream, "stream")
         if ((stream < 0) | (stream >= self.config.streams)).any():
-            raise PenstockError(f"stream takes numbers from 0 to {self.config.streams - 1} everywhere.")
+            raise PenstockError(f"stream must contain only numbers from 0 to {self.config.streams - 1}.")
         batch = ManyBatch(
             stream,
             self._keys(stream, whole_numbers(key, "key", instead=CODES, dimensions=2)),
@@ -174,7 +174,7 @@ class ManyState:
         lengths = [len(part) for part in batch]
         if len(set(lengths)) != 1:
             raise PenstockError(
-                f"stream, key, time and row must be equally long; their lengths are {lengths}."
+                f"stream, key, time and row must have the same length; their lengths are {lengths}."
             )
         if lengths[0]:
             self._check_order(batch)
@@ -187,40 +187,42 @@ class ManyState:
 
     @property
     def late(self) -> int:
-        """Arrivals that came behind their stream's progress; none, where they must come in order."""
+        """Number of arrivals behind their stream's progress; 0 if they must come in order."""
         return 0
 
     def _check_order(self, batch: ManyBatch) -> None:
-        """Refuse what is out of order, or too far from what came before."""
+        """Reject arrivals out of order, or too far from earlier ones."""
         if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
-            raise PenstockError("Arrivals must come in order of time, across batches too.")
+            raise PenstockError("Arrivals must be in order of time, across batches too.")
         first, last = min(self._first, batch.time[0].item()), batch.time[-1].item()
         check_reach(first, last, self.config.window.horizons)
         self._first, self._latest = first, last
 
     def warm(self) -> ManyState:
-        """Load or compile the kernel by processing nothing."""
+        """Load or compile the kernel by processing an empty batch."""
         self.process([], np.empty((0, self.index.scheme.join.shape[1])), [], [])
         self.seconds = 0.0
         return self
 
     def _keys(self, stream: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Keys that say also which join they are of."""
+        """Return keys that also encode their join."""
         scheme = self.index.scheme
         joins, most = len(scheme.size), scheme.join.shape[1]
         key = key[:, None] if key.ndim == 1 else key
         if key.shape != (len(stream), most):
             raise PenstockError(
-                "Keys have a row per arrival and a column per join of a stream, here "
+                "Keys must have a row per arrival and a column per join of a stream, here "
                 f"{len(stream)} x {most}; {' x '.join(map(str, key.shape))} were given."
             )
         largest = np.iinfo(np.int64).max // (joins * scheme.stream.shape[1]) - 1
         if key.max(initial=-1) > largest:
-            raise PenstockError(f"Codes of keys go up to {largest}; {key.max()} was given.")
+            raise PenstockError(f"Key codes may be at most {largest}; {key.max()} was given.")
         join = scheme.join[stream]
         coded = np.where((key >= 0) & (join >= 0), key * joins + join, -1)
         if not (coded >= 0).any(axis=1).all():
-            raise PenstockError("An arrival needs a key in one of its joins; leave out rows that have none.")
+            raise PenstockError(
+                "An arrival needs a key in at least one of its joins; leave out rows without any."
+            )
         return np.ascontiguousarray(coded)
 
     def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
@@ -267,21 +269,21 @@ class ManyState:
         return ManyOutput(out.counts, split, out.log[: out.ends[LOGGED]])
 
     def _next_cut(self, start: int, n: int) -> int:
-        """Where the next chunk ends: no later than the pools are due to be apportioned anew."""
+        """Return the end of the next chunk, at the latest where the pools are to be resized."""
         cut = min(start + CHUNK, n)
         if self.config.every:
             cut = min(cut, start + self.config.every - int(self.store.meta[ARRIVALS]) % self.config.every)
         return cut
 
     def _apportion(self, out: ManyOut) -> None:
-        """Set the limits of the pools by average credit, if that is wanted and due."""
+        """Resize the pools by average credit, if requested and due."""
         if self.config.every and self.store.meta[ARRIVALS] % self.config.every == 0:
             began = clock.perf_counter()
             apportion_anew(self.policy, self.store, self.index, out)
             self.seconds += clock.perf_counter() - began
 
     def _reserve(self, arrivals: int) -> None:
-        """Let the counts grow, where they are kept: those of the index instead of the policy's own."""
+        """Make room for more counts: in the index if it counts, else in the policy."""
         if self.index.meta[COUNTING]:
             keys = arrivals * self.index.scheme.join.shape[1]
             self.index = self.index._replace(counts=key_counts.reserve(self.index.counts, keys))
@@ -290,12 +292,12 @@ class ManyState:
 
     @property
     def buffered(self) -> int:
-        """Tuples in memory."""
+        """Number of tuples in memory."""
         return int(self.store.meta[LIVE])
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """What each pool may hold at present."""
+        """Current limit of each pool, in tuples."""
         return tuple(int(limit) for limit in self.store.pools[:, P_LIMIT])
 
     @property
@@ -318,14 +320,14 @@ class ManyState:
         }
 
     def snapshot(self) -> bytes:
-        """The whole state as bytes."""
+        """Return the whole state as bytes."""
         plain = self.index._asdict() | {"k32": None}  # a view of k64
         extra = {"index": plain, "seconds": self.seconds, "first": self._first, "latest": self._latest}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
     def restore(cls, data: bytes) -> ManyState:
-        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        """Return the state from `snapshot`; it continues exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, ManyConfig)
         state = cls.__new__(cls)
         with looked_over():
@@ -337,7 +339,7 @@ class ManyState:
         return state
 
     def _check_restored(self) -> None:
-        """Refuse arrays that kernels would not survive."""
+        """Reject arrays that would crash the kernels."""
         store, index, policy = self.config.build()
         check_apart(self.store, store)
         if self.config.policy.compiled:
@@ -352,7 +354,7 @@ class ManyState:
 
 
 def countable(found: np.ndarray) -> list[int]:
-    """Counts of results as numbers, or an error if they were too many to count."""
+    """Return the result counts, or raise an error if they are too large to count."""
     if (found >= MOST).any():
         raise PenstockError(
             f"A join has {MOST:,} results or more, too many to count; narrow the window or the join."

@@ -1,4 +1,4 @@
-"""The state of a join of many streams that advance each at its own pace, with late arrivals."""
+"""The state of a join of many streams that advance independently, with late arrivals."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from penstock.window import UnitWatch, window_of
 
 
 class ManyStreamState(KeepsRows, ManyState):
-    """A `ManyState` for streams out of step; `start_many` makes one.
+    """A `ManyState` for streams that advance independently; `start_many` makes one.
 
-    A combination joins if its largest and its smallest time are within the window of each other, whichever
-    came first. A buffered tuple expires once every other stream that shares a join with it has passed its
-    time plus the window: by its largest time seen minus the lateness, or by what `advance` says. Late
-    arrivals join what is there.
+    A combination joins if its largest and its smallest time are within the window, whichever arrived first. A
+    buffered tuple expires once every other stream that shares a join with it has passed its time plus the
+    window. The progress of a stream is its largest time seen minus the lateness, or the time given to
+    `advance`. Late arrivals join the tuples that are still buffered.
 
     >>> from penstock.joins import start_many
     >>> state = start_many(3, [(0, 1, 2)], within=10, budget="9 tuples", policy="lru")
@@ -48,7 +48,7 @@ class ManyStreamState(KeepsRows, ManyState):
     1
     """
 
-    peak_beyond = 0  # key counts are among the tables
+    peak_beyond = 0  # key counts are part of the tables
 
     def __init__(self, config: ManyConfig) -> None:
         super().__init__(config)
@@ -56,24 +56,22 @@ class ManyStreamState(KeepsRows, ManyState):
         self.store.clock[:] = beginning(config.time_dtype)
 
     def advance(self, *reached: float | None) -> None:
-        """The streams have come this far, as a watermark says; what expires by it goes with the next
-        batch.
-        """
+        """Set the progress of the streams, as a watermark does; tuples expire with the next batch."""
         if len(reached) != self.config.streams:
             raise PenstockError(
-                f"advance takes the progress of each of {self.config.streams} streams, or None; "
+                f"advance takes the progress (or None) of each of the {self.config.streams} streams; "
                 f"{len(reached)} were given."
             )
         advance_many(self.store, self.flow, progress_times(reached, self.config.time_dtype))
 
     @property
     def late(self) -> int:
-        """Arrivals that came behind their stream's progress."""
+        """Number of arrivals behind their stream's progress."""
         return int(self.flow.meta[LATE])
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of all tables, exact key counts included."""
+        """Bytes of all tables, including exact key counts."""
         return table_bytes(self.store, self.policy, self.index, self.flow)
 
     def totals(self) -> dict[str, int]:
@@ -81,11 +79,11 @@ class ManyStreamState(KeepsRows, ManyState):
         return super().totals() | {"late": self.late}
 
     def take_over(self, other: ManyStreamState) -> tuple[np.ndarray, np.ndarray]:
-        """Go on from another state, of which this one has another budget or policy.
+        """Continue from another state that has another budget or policy.
 
-        The buffered tuples enter in the order in which they came, so that a smaller budget evicts and scores
-        begin anew; progress and totals go on. Gives the log of the evictions, numbered from 0, and the times
-        of the tuples.
+        The buffered tuples enter in order of arrival; a smaller budget evicts some, and scores start afresh.
+        Progress and totals are kept. Returns the log of the evictions, numbered from 0, and the times of the
+        tuples.
         """
         store, index = other.store, other.index
         slots = np.concatenate([other._live(stream) for stream in range(other.config.streams)])
@@ -109,17 +107,17 @@ class ManyStreamState(KeepsRows, ManyState):
         return self._kernel(self.policy, self.store, ManyStream(self.index, self.flow), part, out, start)
 
     def snapshot(self) -> bytes:
-        """The whole state as bytes."""
+        """Return the whole state as bytes."""
         plain = self.index._asdict() | {"k32": None}  # a view of k64
         extra = {"index": plain, "seconds": self.seconds, "flow": self.flow}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
     def restore(cls, data: bytes) -> ManyStreamState:
-        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        """Return the state from `snapshot`; it continues exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, ManyConfig)
         if "flow" not in extra:
-            raise SnapshotError("The snapshot is of streams in order; restore it with ManyState.")
+            raise SnapshotError("The snapshot is of streams in order of time; restore it with ManyState.")
         state = cls.__new__(cls)
         with looked_over():
             index = Index(**extra["index"])
@@ -143,10 +141,10 @@ def start_many(
     unit: str = "ms",
     dtype: Any = INTEGER,
 ) -> ManyStreamState:
-    """A fresh state for a number of streams and a list of joins, each the streams that take part in it.
+    """Return a fresh state for a number of streams and a list of joins, each a tuple of stream numbers.
 
     `lateness` is a span, or a tuple with one per stream: how far a stream's progress stays behind its
-    largest time; infinite where only `advance` tells it. The other parameters are those of `join_many`.
+    largest time; infinite if only `advance` sets it. The other parameters are those of `join_many`.
 
     >>> from penstock.joins import start_many
     >>> state = start_many(2, [(0, 1)], within="10 s", budget="100 tuples", lateness=("1 s", "0 s"))
@@ -157,13 +155,13 @@ def start_many(
     allocation = check_options(window, budget, policy, allocation, seed, rates_known=False)
     if isinstance(budget, Fraction):
         raise BudgetError(
-            f"{budget!r} is a share of what the whole input needs, which a stream does not tell; give Tuples."
+            f"{budget!r} is a share of what the whole input needs, unknown for a stream; give Tuples."
         )
     assert isinstance(budget, Tuples)
     enough(budget.n, streams, f"{budget!r} was given")
     if allocation == "proportional":
         raise PenstockError(
-            "allocation='proportional' goes by all that the streams will bring, which they do not tell; use "
+            "allocation='proportional' needs the number of arrivals, which is not known for a stream; use "
             "'unified', 'equal' or 'credit'."
         )
     dtype = time_dtype(dtype)

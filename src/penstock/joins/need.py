@@ -1,4 +1,4 @@
-"""What the exact join keeps at its peak, and what a plan says where the average does not tell enough."""
+"""The peak need of the exact join, and the notes of a plan about need and allocation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.joins.arrivals import Arrivals
 from penstock.joins.plan_result import PlanRow
 from penstock.window import Resolved
 
-FAR_BELOW = 0.1  # recall that a policy must lack for a note on its allocation
+FAR_BELOW = 0.1  # difference in recall that causes a note on the allocation
 
 
 def peak_need(arrivals: Arrivals, window: Resolved) -> int:
-    """The most tuples of both streams that are in their windows at once: a pool of so many evicts none.
+    """Return the maximum number of tuples in the windows at once; a pool of that size evicts nothing.
 
     >>> import penstock as ps
     >>> from penstock.joins.arrivals import arrivals_of
@@ -38,13 +38,13 @@ def peak_need(arrivals: Arrivals, window: Resolved) -> int:
             now = now // horizon
             first = now
         else:
-            first = now - min(horizon, arrivals.span)  # a longer one keeps all and might exceed 64 bits
+            first = now - min(horizon, arrivals.span)  # a longer horizon keeps all, and might exceed 64 bits
         held += arrived - np.searchsorted(now[mine], first, side="left")
     return int(held.max())
 
 
 def need_note(need: int, peak: int, rows: Sequence[PlanRow]) -> str | None:
-    """A sentence on 100 % of the need where that is not enough for all results.
+    """Return a note if 100 % of the need is not enough for all results.
 
     >>> from penstock.joins.need import need_note
     >>> need_note(40, 40, []) is None
@@ -69,10 +69,10 @@ def need_note(need: int, peak: int, rows: Sequence[PlanRow]) -> str | None:
 def allocation_note(
     rows: Sequence[PlanRow], divided: dict[str, str], rerun: Callable[[PlanRow, str], float]
 ) -> str | None:
-    """A sentence on a policy that is far below others because its memory is divided and theirs is not.
+    """Return a note on a policy that is far below another because its memory is divided.
 
     `divided` has the allocation of each policy that cannot manage one pool. Whether the division is the
-    reason is measured: `rerun` gives the recall of another run under that allocation.
+    cause is measured: `rerun` returns the recall of another run under that allocation.
     """
     worst: tuple[float, PlanRow, PlanRow] | None = None
     for row in rows:
@@ -94,10 +94,10 @@ def allocation_note(
     if best.recall - alike < gap / 2:
         return None
     return (
-        f"{row.policy} is far below {best.policy} in {row.budget} ({_percent(row.recall)} for "
+        f"{row.policy} is far below {best.policy} in {row.budget} ({_percent(row.recall)} against "
         f"{_percent(best.recall)}) because of its allocation: it cannot manage one pool, so its memory is "
         f"divided between the streams ({allocation!r}), while {best.policy} shares one pool (unified). "
-        f"Divided alike, {best.policy} has {_percent(alike)}."
+        f"With divided memory, {best.policy} reaches {_percent(alike)}."
     )
 
 

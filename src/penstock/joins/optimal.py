@@ -1,4 +1,4 @@
-"""`optimal_join`: the most results that any decisions could have reached, and decisions that reach them."""
+"""`optimal_join`: the maximum number of results of a bounded join, and decisions that reach it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SIDES = ("left", "right")
 class Optimum:
     """The outcome of `optimal_join`.
 
-    `stats` are those of a join that followed the decisions, counted by the join itself. `decisions` has a
-    row per tuple that is kept: its stream and row, the step at which it arrives, and the step of the last
-    match it is kept for; memory holds it from the one to the other. `seconds` is the time it took to decide.
+    `stats` are the counts of a join that followed the decisions. `decisions` has a row per tuple that is
+    kept: its stream and row, the step at which it arrives, and the step of the last match it is kept for;
+    memory holds it in between. `seconds` is the time it took to find the decisions.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
@@ -46,7 +46,7 @@ class Optimum:
 
     @property
     def results(self) -> int:
-        """The most results there can be, those of one tick included."""
+        """The maximum number of results, including those between arrivals of one tick."""
         return self.stats.results
 
     @property
@@ -61,13 +61,13 @@ class Optimum:
 
     @property
     def recall(self) -> float:
-        """The share of them that the budget allows."""
+        """The share of the exact results that the budget allows."""
         return self.stats.recall
 
     def replay(
         self, decisions: pa.Table | None = None, *, collect: bool = False, log: bool = False
     ) -> JoinRun:
-        """Run the join by these decisions, or by others on the same input (see `follow_decisions`).
+        """Run the join with these decisions, or with others on the same input (see `follow_decisions`).
 
         >>> import penstock as ps
         >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [2, 3, 3], "ts": [3, 4, 5]}
@@ -92,11 +92,11 @@ def optimal_join(
     warmup: int = 0,
     unit: str = "ms",
 ) -> Optimum:
-    """The offline optimum of a bounded join: what a policy that knows the future could reach at most.
+    """Compute the offline optimum of a bounded join: the most a policy that knows the future could reach.
 
-    The parameters are those of `WindowJoin` and its `run`; the budget is `Tuples` or `Fraction`. Whatever
-    the policy, no join with the same parameters has more results. It is found by a min-cost flow whose
-    size is the number of results of the exact join.
+    The parameters are those of `WindowJoin` and its `run`; the budget is `Tuples` or `Fraction`. No policy
+    gets more results with the same parameters. A min-cost flow finds the optimum; its size is the number of
+    results of the exact join.
 
     >>> import penstock as ps
     >>> from penstock.workloads import gdj_pair
@@ -137,11 +137,11 @@ def follow_decisions(
     collect: bool = False,
     log: bool = False,
 ) -> JoinRun:
-    """Run a bounded join by decisions made elsewhere; they need not be optimal.
+    """Run a bounded join with given decisions, which need not be optimal.
 
     `decisions` has a row per tuple to keep, with the columns `stream` ("left" or "right"), `row`, and
-    `until`, the step to which it is kept. Where they ask for more room than there is, those go first that are
-    to be kept least long.
+    `until`, the step it is kept to. If they need more room than the budget has, the tuples with the earliest
+    `until` are evicted first.
 
     >>> import pyarrow as pa, penstock as ps
     >>> from penstock.joins import follow_decisions
@@ -161,7 +161,7 @@ def follow_decisions(
 
 
 def _decisions(keep: np.ndarray, arrivals: Arrivals, step: str) -> pa.Table:
-    """What is kept, and to which step."""
+    """Return the kept tuples, and the step each is kept to."""
     kept = np.flatnonzero(keep >= 0)
     return pa.table(
         {
@@ -174,10 +174,10 @@ def _decisions(keep: np.ndarray, arrivals: Arrivals, step: str) -> pa.Table:
 
 
 def _keep(decisions: pa.Table, arrivals: Arrivals) -> np.ndarray:
-    """The counterpart: per arrival the step to which it is kept."""
+    """Return, per arrival, the step it is kept to; the inverse of `_decisions`."""
     for name in ("stream", "row", "until"):
         if name not in decisions.column_names:
-            raise ColumnError(f"Decisions have no column {name!r}{hint(name, decisions.column_names)}")
+            raise ColumnError(f"The decisions have no column {name!r}{hint(name, decisions.column_names)}")
     names = decisions.column("stream").to_pylist()
     for name in set(names) - set(SIDES):
         raise PenstockError(f"A decision names the stream {name!r}{hint(name, SIDES)}")
@@ -187,7 +187,7 @@ def _keep(decisions: pa.Table, arrivals: Arrivals) -> np.ndarray:
     number[arrivals.stream, arrivals.row] = np.arange(len(arrivals))
     fine = (rows >= 0) & (rows < number.shape[1])
     if not fine.all() or (number[side, rows] < 0).any():
-        raise PenstockError("Decisions name rows that are not in the input, or whose key is null.")
+        raise PenstockError("The decisions name rows that are not in the input, or whose key is null.")
     keep = np.full(len(arrivals), -1, np.int64)
     keep[number[side, rows]] = decisions.column("until").to_numpy()
     return keep

@@ -1,4 +1,4 @@
-"""`plan`: how much of the join comes out under which policy and budget, found by running it."""
+"""`plan`: measure the recall of a join for every policy and budget by running it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     pass
 
 SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-MOST_MATCHES = 500_000  # above which the optimum is left out: its flow would take minutes
-PRECISION = 100  # the answer to a target is exact to a hundredth of itself, or to one tuple
+MOST_MATCHES = 500_000  # beyond this the optimum is skipped: its flow would take minutes
+PRECISION = 100  # the answer to a target is exact to 1/100 of itself, or to one tuple
 
 Report = Callable[[int, int, str], None]
 
@@ -56,26 +56,26 @@ def plan(
     unit: str = "ms",
     progress: Report | None = None,
 ) -> Plan:
-    """Run the join under every policy and budget: how much memory, and which policy, for how much recall?
+    """Run the join under every policy and budget, to find how much memory a recall needs under which policy.
 
     Parameters
     ----------
     left, right, on, time, within, allocation, step, seed, unit
         As in `WindowJoin` and its `run`.
     budgets
-        `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %"; by default shares from 5 % to 100 % of
-        what the exact join needs, those left out that are less than a tuple per stream.
+        `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %". Default: shares from 5 % to 100 % of what
+        the exact join needs, except those below one tuple per stream.
     policies
-        Names or policy objects; by default all registered that need neither the future nor a model. `opt`
-        is the optimum, the line that no other can cross: it comes first, is never the answer to a target,
-        and is left out where the exact join has more than 500,000 results.
+        Names or policy objects. Default: all registered policies that need neither the future nor a model.
+        `opt` is the optimum, an upper bound for all others: it comes first, is never the answer to a target,
+        and is skipped if the exact join has more than 500,000 results.
     target
-        A recall to reach. `answer` is then the smallest budget that does, over all policies: the smallest
-        of `budgets`, refined by bisection on the number of tuples (or bytes) to 1 % or one tuple. The
-        answer is a run that was made, not an interpolation. Recall need not rise with memory, though, so
-        a still smaller budget that reaches the target by luck is not excluded.
+        A recall to reach. `answer` is then the smallest budget over all policies that reaches it: the
+        smallest of `budgets`, refined by bisection on the number of tuples (or bytes) to 1 % or one tuple.
+        The answer is an actual run, not an interpolation. Recall does not always rise with memory, so a
+        still smaller budget may reach the target by luck.
     progress
-        Called with (runs done, runs in all, what runs now).
+        Called with (runs done, total runs, label of the current run).
 
     Examples
     --------
@@ -119,10 +119,10 @@ def plan(
     for name in [name for name, row in joins.items() if row[0].policy.bound]:
         matches = bench.matches(joins[name][0])
         if matches > MOST_MATCHES:
-            skipped[name] = f"the join has {matches:,} results; it is found for up to {MOST_MATCHES:,}"
+            skipped[name] = f"the join has {matches:,} results; it is computed for up to {MOST_MATCHES:,}"
             del joins[name]
     if not joins:
-        raise UnknownPolicyError("No policy is left to plan with. " + " ".join(skipped.values()))
+        raise UnknownPolicyError("No policy can run. " + " ".join(skipped.values()))
     cells = _cells(joins, bench, skipped, keep=budgets is not None)
     bench.total = len(cells)
     rows = [bench.run(join) for join in cells]
@@ -146,7 +146,7 @@ def plan(
 
 
 def _notes(bench: _Bench, joins: dict[str, list[WindowJoin]], rows: list[PlanRow]) -> tuple[str, ...]:
-    """What a reader of the table should know."""
+    """Return notes for readers of the table."""
     cells = {(name, _label(join.budget)): join for name, row in joins.items() for join in row}
     divided = {
         name: row[0].policy.default_allocation(rates_known=True)
@@ -163,7 +163,7 @@ def _notes(bench: _Bench, joins: dict[str, list[WindowJoin]], rows: list[PlanRow
 
 
 class _Bench:
-    """The arrivals, prepared once, and the runs made on them."""
+    """The arrivals, prepared once, and the runs made with them."""
 
     def __init__(
         self,
@@ -187,23 +187,23 @@ class _Bench:
         return self.sized if isinstance(join.budget, Bytes) else self.plain
 
     def size(self, join: WindowJoin) -> int:
-        """The budget of a join in tuples or bytes, or a BudgetError."""
+        """Return the budget of a join in tuples or bytes, or raise a BudgetError."""
         config = join.configure(self.arrivals(join), self.mean_row)
         return join.budget.n if isinstance(join.budget, Bytes) else sum(config.capacities)
 
     def matches(self, join: WindowJoin) -> int:
-        """How many results the exact join has."""
+        """Number of results of the exact join."""
         arrivals = join.suited(self.plain)
         return int(join.exact_counts(arrivals, join.within.resolve(arrivals.unit)).sum())
 
     @functools.cached_property
     def peak_need(self) -> int:
-        """The most tuples that the exact join keeps at once."""
+        """Maximum number of tuples that the exact join keeps at once."""
         return peak_need(self.plain, self.window.resolve(self.plain.unit))
 
     @property
     def need(self) -> int:
-        """What the exact join keeps at the average rate, in tuples; 0 if that is less than one per stream."""
+        """Tuples that the exact join keeps at the average rate; 0 if fewer than one per stream."""
         try:
             window = self.window.resolve(self.plain.unit)
             return in_tuples(Fraction(1.0), self.plain.per_stream, window, self.plain.span)
@@ -212,7 +212,7 @@ class _Bench:
 
     @property
     def doubts(self) -> list[tuple[str, type[Warning]]]:
-        """Why the plan may mislead: a unit that the times do not seem to have, or too short a sample."""
+        """Return why the plan may mislead: times that look misread, or too short a sample."""
         found: list[tuple[str, type[Warning]]] = []
         unit = unit_doubt(self.window, self.plain.unit, self.plain.numbers)
         if unit is not None:
@@ -220,9 +220,9 @@ class _Bench:
         if self.need > len(self.plain):
             found.append(
                 (
-                    f"At the average rate the exact join keeps {self.need:,} tuples, but the sample has only "
-                    f"{len(self.plain):,} rows: it is shorter than the window, and recall on a longer stream "
-                    f"may be lower. Take a longer sample, and check that the times are in "
+                    f"The sample is shorter than the window: at the average rate the exact join keeps "
+                    f"{self.need:,} tuples, but the sample has {len(self.plain):,} rows. Recall on a longer "
+                    f"stream may be lower. Use a longer sample, and check that the times are in "
                     f"{unit_word(self.plain.unit)}.",
                     ShortSampleWarning,
                 )
@@ -259,7 +259,7 @@ class _Bench:
 def _cells(
     joins: dict[str, list[WindowJoin]], bench: _Bench, skipped: dict[str, str], keep: bool
 ) -> list[WindowJoin]:
-    """The joins to run, policy by policy with rising budgets; one in which no policy can run is refused."""
+    """Return the joins to run, by policy and rising budget; raise if no policy can run in a budget."""
     sizes: dict[tuple[str, Budget], int] = {}
     problem: BudgetError | None = None
     for column in zip(*joins.values(), strict=True):
@@ -293,10 +293,10 @@ def _smallest(
     kind: type[Tuples] | type[Bytes],
     target: float,
 ) -> PlanRow | None:
-    """The run with the smallest budget of a kind that reaches the target.
+    """Return the run with the smallest budget of a kind that reaches the target.
 
-    Below the smallest budget of the grid at which any policy reaches it, down to the next of the grid, the
-    policies that reach it there are bisected one after the other; a later one must first beat the best.
+    It starts from the smallest budget of the grid at which any policy reaches the target, and bisects down to
+    the next smaller one, one policy after the other; a later policy must first beat the best so far.
     """
     grid = [row for row in rows if (row.bytes is None) == (kind is Tuples) and not row.bound]
     reached = [row for row in grid if row.recall >= target]
@@ -339,13 +339,13 @@ def _budgets(given: Any) -> list[Budget]:
 
 
 def _policies(given: Any) -> tuple[list[Policy], dict[str, str]]:
-    """The policies asked for, or all that can run as they are; and those that cannot, with the reason."""
+    """Return the requested policies, or all that can run; and those that cannot, with the reason."""
     if given is not None:
         parts = [given] if isinstance(given, str | Policy | type) else given
         if not isinstance(parts, Iterable):
             parts = [parts]
         chosen = list({policy.spell(): policy for policy in map(get, parts)}.values())
-        chosen.sort(key=lambda policy: not policy.bound)  # the top line first
+        chosen.sort(key=lambda policy: not policy.bound)  # the upper bound first
         if not chosen:
             raise UnknownPolicyError("No policy was given; leave policies out for all of them.")
         return chosen, {}
@@ -367,7 +367,7 @@ def _policies(given: Any) -> tuple[list[Policy], dict[str, str]]:
 
 
 def _label(budget: Budget) -> str:
-    """A budget as a text that `budget_of` reads back."""
+    """Return a budget as text that `budget_of` parses."""
     if isinstance(budget, Fraction):
         return f"{100 * budget.share:.10g} %"
     text = str(budget)

@@ -1,4 +1,4 @@
-"""What `plan` found: a row per policy and budget, as a table, as JSON and as a plot."""
+"""The result of `plan`: a row per policy and budget, as a table, as JSON and as a plot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARKERS = "osD^vPX<>*"
 
 @dataclass(frozen=True)
 class PlanRow:
-    """One run: a policy under a budget, what came out and what it took. `tuples` or `bytes` is the budget.
+    """One run of a policy under a budget. `tuples` or `bytes` is the budget.
 
     >>> import penstock as ps
     >>> data = {"key": [1, 2], "ts": [0, 9]}
@@ -55,9 +55,9 @@ class PlanRow:
     peak_tuples: int
     peak_bytes: int
     seconds: float
-    unit: str  # of the times, as it was assumed or as timestamps have it
-    need: int = 0  # what the exact join keeps at the average rate, in tuples
-    peak_need: int = 0  # the most that it keeps at once
+    unit: str  # of the times, as assumed or as their timestamps have it
+    need: int = 0  # tuples that the exact join keeps at the average rate
+    peak_need: int = 0  # maximum tuples that it keeps at once
     bound: bool = False  # the optimum, which no policy can exceed
 
     @property
@@ -67,14 +67,14 @@ class PlanRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """Recall for every policy and budget, and the answer to the question how much memory it takes.
+    """Recall for every policy and budget, and the smallest budget that reaches the target.
 
-    `rows` has the runs, policy by policy with rising budgets (`pandas.DataFrame(plan.rows)` is the long
-    table of them). `skipped` says which policies could not run, and why. `need` is what `Fraction(1)` is
-    in tuples, the average, and `peak_need` the most tuples that are in the windows at once. `unit` is that in
-    which times were read. `warnings` says why the plan may mislead, and `notes` how to read it: that 100 % of
+    `rows` has the runs, by policy and rising budget (`pandas.DataFrame(plan.rows)` is the long table).
+    `skipped` says which policies could not run, and why. `need` is `Fraction(1)` in tuples (the average need)
+    and `peak_need` the maximum number of tuples in the windows at once. `unit` is the unit in which times
+    were read. `warnings` says why the plan may mislead, and `notes` how to read it: for example that 100 % of
     the need is not enough, or that a policy is low because of its allocation. `answer` is the run with the
-    smallest budget that reached `target`, None if there is none.
+    smallest budget that reached `target`, or None if there is none.
 
     >>> import penstock as ps
     >>> left = {"key": [1, 2, 3, 1], "ts": [0, 1, 2, 3]}
@@ -107,7 +107,7 @@ class Plan:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Recall by policy (index) and budget (columns); NaN where a policy could not run in a budget.
+        """Recall by policy (index) and budget (columns); NaN if a policy could not run in a budget.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 9]}
@@ -122,7 +122,7 @@ class Plan:
         return pd.DataFrame(recall).reindex(order).rename_axis(index="policy", columns="budget")
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The rows as a JSON list, written to `path` if one is given.
+        """Return the rows as a JSON list, and write it to `path` if given.
 
         >>> import json, penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 9]}
@@ -136,7 +136,7 @@ class Plan:
         return text
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Recall against budget, a line per policy; written to `path` if one is given.
+        """Plot recall against budget, a line per policy, and write it to `path` if given.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 9]}
@@ -198,7 +198,7 @@ class Plan:
         if found is not None and getattr(found, kind) is not None:
             ax.plot(found._size, found.recall, "*", color="#c00000", ms=15, mec="white", zorder=5,
                     label=f"{found.policy}, {found.budget}")  # fmt: skip
-        # In the order in which the lines lie above each other, so that the eye finds them.
+        # List the lines in their vertical order, so that they are easy to find.
         middle = sorted(ticks)[len(ticks) // 2]
         at = {row.policy: row.recall for row in rows if row._size == middle}
         handles, labels = ax.get_legend_handles_labels()

@@ -1,4 +1,4 @@
-"""A change of policy: the tuples stay, and get the scores that the new one gives them."""
+"""Switch the policy of a running join: the tuples stay and get scores from the new policy."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from penstock.engine.store import (
 from penstock.joins.config import Config
 from penstock.policies.base import Policy
 
-OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest goes on
+OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest is kept
 
 
 def carried_tuples(store: Store) -> CarriedTuples:
-    """The buffered tuples in order of arrival."""
+    """Return the buffered tuples in order of arrival."""
     high = int(store.meta[HIGH_TUPLE]) + 1
     slots = np.flatnonzero(store.t64[:high, ARRIVAL] >= 0)
     slots = slots[slots > 0]
@@ -53,7 +53,7 @@ def carried_tuples(store: Store) -> CarriedTuples:
 def switch_policy(
     config: Config, policy: Policy, carried: CarriedTuples, before: Store, predictor: MatchPredictor
 ) -> tuple[Store, Any]:
-    """A store with the same tuples, counters and clocks, and the state of the policy in charge of it."""
+    """Build a store with the same tuples, counters and clocks, and the state of the new policy."""
     store, state = config.build(policy=policy)
     state = policy.inform(state, predictor)
     kept = store.meta[OF_THE_STORE].copy()
@@ -63,7 +63,7 @@ def switch_policy(
     n, newest = len(carried.key), int(before.meta[ARRIVALS]) - 1
     with expecting(n, apart=True):
         matches = last_matches(predictor.history, carried, newest)
-    # One match per key and stream: that of its oldest tuple, for which the last one is the same as for all.
+    # One match per key and stream, that of its oldest tuple: the last match is the same for all of them.
     first = np.unique(np.stack([carried.key, carried.stream]), axis=1, return_index=True)[1]
     first = first[matches[first, 0] >= 0]
     events = np.concatenate([np.arange(n), n + first])

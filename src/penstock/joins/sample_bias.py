@@ -1,9 +1,9 @@
-"""The assumptions of `drop_rate="unbiased"`, and warnings where they do not hold.
+"""Check the assumptions of `drop_rate="unbiased"`, and warn if they do not hold.
 
-Section 4.2 of GreedyDual-Join drops just as many tuples as make room for the rest to stay until they
-expire. So every result has the same chance if the tuples of both streams are kept with the same
-probability (a dropped tuple still probes, so it matters which of the two came first), and if rates are
-constant, so that what is not dropped stays nearly until it expires.
+Section 4.2 of GreedyDual-Join drops just enough tuples that the others can stay until they expire. Every
+result then has the same probability, on two conditions. Tuples of both streams are kept with the same
+probability (a dropped tuple still probes, so it matters which of the two arrived first). And rates are
+constant, so that tuples that are not dropped stay nearly until they expire.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.errors import BiasedSampleWarning
 if TYPE_CHECKING:
     from penstock.joins.config import Config
 
-UNEQUAL = 1.1  # by which one stream may be kept more often than the other
-BURST = 1.5  # times the arrivals that the rate says
-CHANCE = 5.0  # and so many standard deviations more, by which arrivals at a constant rate differ
+UNEQUAL = 1.1  # factor by which one stream may be kept more often than the other
+BURST = 1.5  # factor by which arrivals may exceed the rate
+CHANCE = 5.0  # standard deviations of a constant-rate process that are tolerated on top
 
 
 def unequal_shares(config: Config) -> str | None:
-    """What to say if the tuples of one stream are kept more often than those of the other."""
+    """Return a warning if the tuples of one stream are kept more often than those of the other."""
     if not config.unbiased or config.shed:
         return None
     buffered = [horizon > 0 for horizon in config.window.horizons]
@@ -36,14 +36,14 @@ def unequal_shares(config: Config) -> str | None:
     left, right = (f"{100 * share:.0f} %" for share in kept)
     return (
         f"drop_rate='unbiased' keeps {left} of the left tuples and {right} of the right ones, so results are "
-        "a biased sample: those whose older tuple is of the stream that is kept more often are too many. "
-        "Every result has the same chance where the budget is cut by rate (allocation='proportional' or "
-        "'unified') and the window is as long both ways, or with drop_at='arrival'."
+        "a biased sample: results whose older tuple is from the stream that is kept more often are "
+        "over-represented. To avoid this, divide the budget by rate (allocation='proportional' or 'unified') "
+        "and use a symmetric window, or use drop_at='arrival'."
     )
 
 
 class RateWatch:
-    """Whether a stretch of time as long as the horizon brought many more arrivals than the rate says."""
+    """Detects that far more arrivals came within one horizon than the rate predicts."""
 
     def __init__(self, config: Config) -> None:
         self.crowded = False
@@ -53,7 +53,7 @@ class RateWatch:
             for side, (rate, horizon) in enumerate(zip(config.rates, self._horizons, strict=True)):
                 if rate * horizon > 0:
                     self._most[side] = BURST * rate * horizon + CHANCE * math.sqrt(rate * horizon)
-        self._open = [(-math.inf, 0), (-math.inf, 0)]  # per stream the last stretch, and its arrivals so far
+        self._open = [(-math.inf, 0), (-math.inf, 0)]  # per stream, the last period and its arrivals so far
 
     def see(self, stream: np.ndarray, time: np.ndarray) -> None:
         """Count the arrivals of a batch."""
@@ -69,14 +69,14 @@ class RateWatch:
 
 
 CROWDED = (
-    "drop_rate='unbiased' assumes a constant rate, at which the tuples that are not dropped find room until "
-    "they expire. Here far more came at times: results of bursts are too few, and sums over the results "
-    "too small. It holds where rates are constant, and as rates= says; else give a larger budget, or a "
-    "drop_rate= that leaves room during bursts."
+    "drop_rate='unbiased' assumes a constant rate, so that tuples that are not dropped can stay until they "
+    "expire. Here far more arrived at times: results of bursts are under-represented, and sums over the "
+    "results are too small. Give the actual rates=, a larger budget, or a drop_rate= that leaves room "
+    "during bursts."
 )
 
 
 def warn_biased(text: str | None, stacklevel: int) -> None:
-    """Warn, if there is anything to say; `stacklevel` as seen by the caller."""
+    """Issue the warning, if there is one; `stacklevel` is relative to the caller."""
     if text is not None:
         warnings.warn(text, BiasedSampleWarning, stacklevel=stacklevel + 1)

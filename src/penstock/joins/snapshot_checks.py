@@ -1,4 +1,4 @@
-"""Whether the arrays of a restored join of two streams can be given to kernels."""
+"""Check that the arrays of a restored two-stream join are safe for the kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def check_restored(state: JoinState) -> None:
-    """Refuse arrays that kernels would not survive."""
+    """Reject arrays that would crash the kernels."""
     config, running, follower, policy = state.config, state.running, state.follower, None
-    if running.needs_future:  # what it is built from is in no snapshot
+    if running.needs_future:  # the snapshot does not contain the trace it is built from
         fresh, _ = dataclasses.replace(config, policy=get("fifo")).build()
         fresh.meta[COMPETE] = state.store.meta[COMPETE]
     else:

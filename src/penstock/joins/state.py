@@ -1,4 +1,4 @@
-"""The state of a window join: it takes batches of arrivals, and can be snapshotted, restored and checked."""
+"""The state of a window join: processes batches of arrivals; can be snapshotted, restored and checked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from penstock.structures.key_positions import Places, listed_bytes
 from penstock.window import UnitWatch
 
 CHUNK = 1 << 16  # arrivals per call of a driver
-GROWING_CHUNK = 1 << 12  # where tables grow with the keys, so that they do not grow far ahead of need
+GROWING_CHUNK = 1 << 12  # for tables that grow with the keys, so that they do not grow far ahead of need
 FIRST_ROOM = 1 << 16  # pairs
 INDEX = new_pair_index()
 CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
@@ -61,7 +61,7 @@ FLOATS = "For times that are fractions, start the state with dtype=float."
 
 @dataclass(frozen=True)
 class Output:
-    """What a batch brought: results per arrival, the pairs and what became of tuples if asked for."""
+    """The output of a batch: results per arrival and, if requested, the pairs and the log of tuples."""
 
     counts: np.ndarray
     pairs: np.ndarray  # left row, right row
@@ -72,7 +72,7 @@ class JoinState:
     """The mutable state of a `WindowJoin`; `WindowJoin.start` makes one.
 
     Arrivals are given as arrays in processing order: `stream` (0 left, 1 right), `key` (integer codes),
-    `time`, `row` (any number by which the caller knows the tuple) and, if payload counts, `size`.
+    `time`, `row` (any number that identifies the tuple for the caller) and, if payload counts, `size`.
 
     >>> import numpy as np, penstock as ps
     >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").start()
@@ -84,9 +84,9 @@ class JoinState:
     [1]
     """
 
-    warns = True  # that a sample is biased, once
+    warns = True  # about a biased sample, once
     unit_watch: UnitWatch | None = None
-    late_watch: LateWatch | None = None  # of streams that may come late
+    late_watch: LateWatch | None = None  # for streams that may be late
 
     def __init__(
         self,
@@ -104,14 +104,14 @@ class JoinState:
         self.peak_beyond = 0
         self._first: float = math.inf
         self._latest: float = -math.inf
-        self._open: Batch | None = None  # arrivals of a tick that may not be over yet
+        self._open: Batch | None = None  # arrivals of a tick that may not be complete yet
         self._kernel = _kernel_for(config)
         self._pace = Pace()
         self._watch = RateWatch(config)
 
     @property
     def running(self) -> Policy:
-        """The policy that decides at present: that of the join, or the one that it follows."""
+        """The policy that currently decides: that of the join, or the one that it follows."""
         return self.config.policy if self.follower is None else self.follower.policy
 
     def process(
@@ -149,12 +149,12 @@ class JoinState:
 
     @property
     def late(self) -> int:
-        """Arrivals that came behind their stream's progress; none, where they must come in order."""
+        """Number of arrivals behind their stream's progress; 0 if they must come in order."""
         return 0
 
     @property
     def crowded(self) -> bool:
-        """Whether the rates are not those for which `drop_rate="unbiased"` has found its chances."""
+        """Whether arrivals exceed the rates that `drop_rate="unbiased"` was computed for."""
         return self._watch.crowded
 
     def finish(self, *, collect: bool = False, log: bool = False) -> Output:
@@ -163,7 +163,7 @@ class JoinState:
         return self._run(batch if batch is not None else _empty(self.config), collect, log)
 
     def warm(self) -> JoinState:
-        """Load or compile the kernel by processing nothing."""
+        """Load or compile the kernel by processing an empty batch."""
         self._run(_empty(self.config), False, False)
         if self.follower is not None:
             self.follower.warm(self.store)
@@ -171,16 +171,16 @@ class JoinState:
         return self
 
     def _check_batch(self, batch: Batch) -> None:
-        """Refuse what the kernels would not survive."""
+        """Reject input that would crash the kernels."""
         lengths = [len(part) for part in batch]
         if len(set(lengths[:4])) != 1 or lengths[4] not in (0, lengths[0]):
             raise PenstockError(
-                f"stream, key, time, row and size must be equally long; their lengths are {lengths}."
+                f"stream, key, time, row and size must have the same length; their lengths are {lengths}."
             )
         if lengths[0] == 0:
             return
         if not ((batch.stream == 0) | (batch.stream == 1)).all():
-            raise PenstockError("stream must be 0 (left) or 1 (right) everywhere.")
+            raise PenstockError("stream must contain only 0 (left) and 1 (right).")
         if (lengths[4] and batch.size.min() < 0) or (lengths[4] and batch.size.max() >= 2**31):
             raise PenstockError("size must be a number of bytes from 0 to 2 GiB.")
         if self.config.payload is not None and lengths[4] == 0:
@@ -189,14 +189,14 @@ class JoinState:
 
     def _check_order(self, batch: Batch) -> None:
         if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
-            raise PenstockError("Arrivals must come in order of time, across batches too.")
+            raise PenstockError("Arrivals must be in order of time, across batches too.")
         first, last = min(self._first, batch.time[0].item()), batch.time[-1].item()
         if self.config.window.kind != ROWS:
             check_reach(first, last, self.config.window.horizons)
         self._first, self._latest = first, last
 
     def _hold_back(self, batch: Batch) -> Batch:
-        """Join the batch to the open tick, and keep its last tick open."""
+        """Append the batch to the open tick, and keep its last tick open."""
         if self._open is not None:
             batch = Batch(*(np.concatenate(parts) for parts in zip(self._open, batch, strict=True)))
         n = len(batch.key)
@@ -246,11 +246,11 @@ class JoinState:
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
-        """Process a part of a batch from `start`; how far it came before the room for pairs was used up."""
+        """Process a batch from `start`; return the position reached before the room for pairs ran out."""
         return self._kernel(self.policy, self.store, INDEX, part, out, start)
 
     def _follow(self, policy: Policy) -> None:
-        """Change to the policy that does best on the sample."""
+        """Switch to the policy that does best on the sample."""
         assert self.follower is not None
         self.peak_beyond = max(self.peak_beyond, self._beyond)
         self.follower.peak = self.table_bytes
@@ -261,14 +261,14 @@ class JoinState:
         self.follower.peak = self.table_bytes
 
     def _next_cut(self, batch: Batch, start: int) -> int:
-        """Where the next chunk ends."""
+        """Return the end of the next chunk."""
         chunk = GROWING_CHUNK if self.running.counts_keys else CHUNK
         if self.follower is not None:
             chunk = min(chunk, self.follower.race.left)
         return self._between_ticks(batch, start, min(start + chunk, len(batch.key)))
 
     def _between_ticks(self, batch: Batch, start: int, cut: int) -> int:
-        """A cut between two ticks, if steps are ticks."""
+        """Move a cut between two ticks, if steps are ticks."""
         if self.config.step == "tick" and cut < len(batch.key):
             before = int(np.searchsorted(batch.time[start:], batch.time[cut], side="left")) + start
             after = int(np.searchsorted(batch.time[start:], batch.time[cut], side="right")) + start
@@ -277,7 +277,7 @@ class JoinState:
 
     @property
     def choice(self) -> Choice | None:
-        """Which policy runs and what the others are estimated to achieve, where a policy is followed.
+        """The running policy and the estimated performance of the others, if the policy chooses.
 
         >>> import penstock as ps
         >>> ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="auto").start().choice.policy
@@ -287,12 +287,12 @@ class JoinState:
 
     @property
     def buffered(self) -> int:
-        """Tuples in memory."""
+        """Number of tuples in memory."""
         return int(self.store.meta[LIVE])
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory ever in use: tables, scores and counts, and the payload of the tuples."""
+        """Peak memory in bytes: tables, scores and counts, and the payload of the tuples."""
         if self.config.payload is None:
             payload = int(self.store.meta[PEAK_TUPLES] * self.config.mean_row)
         else:
@@ -301,7 +301,7 @@ class JoinState:
 
     @property
     def _beyond(self) -> int:
-        """Bytes that grow with the keys: exact counts, and the list of where keys lie."""
+        """Bytes that grow with the keys: exact counts and the list of key positions."""
         listed = 0
         if self.follower is not None and self.running.predictor_of(self.policy) is None:
             listed = listed_bytes(self.follower.predictor.places)
@@ -309,7 +309,7 @@ class JoinState:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
+        """Bytes of the fixed-size tables, without exact key counts."""
         if self.follower is None:
             return table_bytes(self.store, self.policy) - self._beyond
         real = table_bytes(self.store, self.policy, self.follower.predictor) - self._beyond
@@ -332,7 +332,7 @@ class JoinState:
         }
 
     def snapshot(self) -> bytes:
-        """The whole state as bytes."""
+        """Return the whole state as bytes."""
         extra = {
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
@@ -343,16 +343,16 @@ class JoinState:
         return self._pack(extra)
 
     def _pack(self, extra: dict[str, Any]) -> bytes:
-        """The state as bytes; where a policy is followed, with all that it takes to choose one."""
+        """Return the state as bytes, including the follower if the policy chooses."""
         if self.follower is None:
             return snapshots.pack(self.config, self.store, self.policy, extra)
         whole = self.policy, self.follower.predictor
-        if self.running.predictor_of(self.policy) is not None:  # the same one
+        if self.running.predictor_of(self.policy) is not None:  # it shares its predictor with the follower
             whole = self.policy, None  # type: ignore[assignment]
         return snapshots.pack(self.config, self.store, whole, extra | {"follower": self.follower.pack()})
 
     def _unpack(self, policy: Any, extra: dict[str, Any]) -> None:
-        """Take the state of the policy, and what it takes to choose one, from a snapshot."""
+        """Take the state of the policy, and of the follower if there is one, from a snapshot."""
         self.policy, self.follower = policy, None
         if self.config.policy.chooses:
             self.policy, predictor = policy
@@ -361,7 +361,7 @@ class JoinState:
 
     @classmethod
     def restore(cls, data: bytes) -> JoinState:
-        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        """Return the state from `snapshot`; it continues exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
         state = cls.__new__(cls)
         with looked_over():
@@ -389,13 +389,13 @@ class JoinState:
 
 
 def _earliest(store: Store) -> float:
-    """The time of the earliest buffered tuple, for snapshots that do not say what came first."""
+    """Return the time of the earliest buffered tuple, for snapshots that do not contain the first time."""
     live = store.t64[1 : int(store.meta[HIGH_TUPLE]) + 1, ARRIVAL] >= 0
     return min(store.time[1 : len(live) + 1, TIME][live].tolist(), default=math.inf)
 
 
 def _kernel_for(config: Config) -> Callable[..., int]:
-    """The driver of a config; interpreted where the policy is plain Python."""
+    """Return the driver of a config; interpreted if the policy is plain Python."""
     kernel = drive_ticks if config.step == "tick" else drive
     return kernel if config.policy.compiled else interpreted(kernel)
 

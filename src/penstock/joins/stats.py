@@ -1,4 +1,4 @@
-"""What a run of a join reports."""
+"""The statistics of a join run: counts, recall and distortion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import PenstockError, hint
 
 @dataclass(frozen=True)
 class Distortion:
-    """How far the key distribution of the results is from that of the exact join (section 5.4 of GDJ).
+    """The distance of the results' key distribution from that of the exact join (section 5.4 of GDJ).
 
     `sse` is the sum of squared differences of the normalised histograms, `kl` the Kullback-Leibler
     divergence of the results from the exact ones, in nats.
@@ -47,12 +47,12 @@ class JoinStats:
     peak_tuples: int
     peak_bytes: int
     seconds: float
-    choice: Choice | None  # where the policy follows others
+    choice: Choice | None  # if the policy follows others
     _histograms: tuple[np.ndarray, np.ndarray, np.ndarray] = field(repr=False, compare=False)
 
     @property
     def recall(self) -> float:
-        """The share of the exact join's results that came out; 1 if there were none to find.
+        """The share of the exact join's results that were found; 1 if there are none.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -63,7 +63,7 @@ class JoinStats:
         return self.results / self.exact if self.exact else 1.0
 
     def recalls(self, every: int) -> np.ndarray:
-        """The recall in the course of the run: one for each `every` arrivals, the last ones maybe of fewer.
+        """Return the recall in the course of the run: one per `every` arrivals; the last may cover fewer.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 1, 2, 3], "ts": [0, 1, 2, 3]}
@@ -89,7 +89,7 @@ class JoinStats:
         )
 
     def distortion(self, measure: str | None = None) -> Any:
-        """The distortion of the results' key histogram, whole or one measure of it (`"sse"`, `"kl"`).
+        """Return the distortion of the results' key histogram, or one measure of it (`"sse"`, `"kl"`).
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -106,7 +106,7 @@ class JoinStats:
         return getattr(self._distortion, measure)
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by name, recall included.
+        """Return the counts by name, including recall.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -119,7 +119,7 @@ class JoinStats:
 
 
 def distortion_of(found: np.ndarray, exact: np.ndarray) -> Distortion:
-    """The distortion between two histograms over the same keys.
+    """Return the distortion between two histograms over the same keys.
 
     >>> import numpy as np
     >>> from penstock.joins.stats import distortion_of
@@ -137,8 +137,8 @@ def distortion_of(found: np.ndarray, exact: np.ndarray) -> Distortion:
 
 @dataclass(frozen=True)
 class JoinRun:
-    """The outcome of `WindowJoin.run`: its stats, and the pairs if they were collected."""
+    """The outcome of `WindowJoin.run`: its stats, and the pairs if collected."""
 
     stats: JoinStats
     pairs: pa.Table | None
-    events: pa.Table | None = None  # what became of tuples, with log=True
+    events: pa.Table | None = None  # when tuples entered and left, with log=True

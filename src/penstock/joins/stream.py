@@ -1,4 +1,4 @@
-"""The state of a join of streams that advance each at its own pace, with late arrivals."""
+"""The state of a join of two streams that advance independently, with late arrivals."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from penstock.states.checks import check_flow, check_sketch, looked_over
 
 
 class StreamState(KeepsRows, JoinState):
-    """A `JoinState` for streams out of step; `WindowJoin.start(lateness=...)` makes one.
+    """A `JoinState` for streams that advance independently; `WindowJoin.start(lateness=...)` makes one.
 
-    A buffered tuple expires once the other stream's progress has passed its time plus its horizon: the
-    largest time seen of that stream minus `lateness`, or what `advance` says. Late arrivals join what is
-    there.
+    A buffered tuple expires once the other stream's progress has passed its time plus its horizon. The
+    progress of a stream is its largest time seen minus `lateness`, or the time given to `advance`. Late
+    arrivals join the tuples that are still buffered.
 
     >>> import penstock as ps
     >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").start(lateness=0)
@@ -62,15 +62,13 @@ class StreamState(KeepsRows, JoinState):
         self.store.clock[:] = beginning(config.time_dtype)
 
     def warm(self) -> StreamState:
-        """Load or compile the kernels by processing nothing."""
+        """Load or compile the kernels by processing an empty batch."""
         super().warm()
         self.miss([], [], [])
         return self
 
     def advance(self, left: float | None = None, right: float | None = None) -> None:
-        """The streams have come this far, as a watermark says; what expires by it goes with the next
-        batch.
-        """
+        """Set the progress of the streams, as a watermark does; tuples expire with the next batch."""
         times = progress_times((left, right), self.config.time_dtype)
         advance_to(self.store, self.flow, times)
         for state in self.follower.small if self.follower is not None else []:
@@ -78,12 +76,12 @@ class StreamState(KeepsRows, JoinState):
 
     @property
     def late(self) -> int:
-        """Arrivals that came behind their stream's progress."""
+        """Number of arrivals behind their stream's progress."""
         return int(self.flow.meta[LATE])
 
     def miss(self, stream: Any, key: Any, time: Any) -> None:
-        """Count arrivals that were dropped elsewhere, as those behind a watermark: they are in no result, but
-        the exact join would have had some with them.
+        """Count arrivals that were dropped elsewhere, such as those behind a watermark: they appear in no
+        result, but the exact join would have had results with them.
         """
         time = np.ascontiguousarray(time, self.config.input_dtype)
         check_times(time)
@@ -92,37 +90,35 @@ class StreamState(KeepsRows, JoinState):
 
     @property
     def missed(self) -> float:
-        """About how many results the exact join would have had besides."""
+        """Estimated number of results that the exact join has in addition."""
         return float(self.sketch.missed[MISSED])
 
     @property
     def unestimated(self) -> int:
-        """Arrivals that may have missed more than `missed` counts: their past is not remembered any more."""
+        """Number of arrivals that may have missed more than `missed` counts, because they came too late."""
         return int(self.sketch.missed[UNESTIMATED])
 
     @property
     def estimated_exact(self) -> float:
-        """About how many results the exact join would have had so far; at least that if any arrival is
-        unestimated.
-        """
+        """Estimated results of the exact join so far; a lower bound if any arrival is unestimated."""
         return float(self.store.meta[RESULTS]) + max(0.0, self.missed)
 
     @property
     def recall(self) -> RecallEstimate:
-        """About which share of the exact results was found; an upper bound, or unknown, where late rows came
-        after what they missed was forgotten.
+        """Estimated share of the exact results that was found. It is an upper bound, or unknown, if rows came
+        so late that the results they missed cannot be estimated.
         """
         arrived = super().totals()["arrivals"]
         return estimate_recall(float(self.store.meta[RESULTS]), self.missed, self.unestimated, arrived)
 
     @property
     def estimated_recall(self) -> float | None:
-        """The value of `recall`: a share, None where it is unknown."""
+        """The value of `recall`: a share, or None if it is unknown."""
         return self.recall.value
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the tables, whose size is fixed; exact key counts are not among them."""
+        """Bytes of the fixed-size tables, without exact key counts."""
         return super().table_bytes + table_bytes(self.flow, self.sketch)
 
     def totals(self) -> dict[str, int]:
@@ -132,12 +128,12 @@ class StreamState(KeepsRows, JoinState):
     def take_over(
         self, other: StreamState, sizes: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Go on from another state, of which this one has another budget or policy.
+        """Continue from another state that has another budget or policy.
 
-        The buffered tuples enter in the order in which they came, without drops, so that a smaller budget
-        evicts and scores begin anew; progress and totals go on, and the sketch if it has the same size.
-        `sizes` has the bytes of each row per stream where this state counts bytes. Gives the log of the
-        evictions, numbered from 0, and the times of the tuples.
+        The buffered tuples enter in order of arrival, without drops; a smaller budget evicts some, and scores
+        start afresh. Progress and totals are kept, and so is the sketch if it has the same size. `sizes` has
+        the bytes of each row per stream if this state counts bytes. Returns the log of the evictions,
+        numbered from 0, and the times of the tuples.
         """
         slots = np.concatenate([other._live(0), other._live(1)])
         slots = slots[np.argsort(other.store.t64[slots, ARRIVAL])]
@@ -158,7 +154,7 @@ class StreamState(KeepsRows, JoinState):
         self.store.chance[:], self.store.meta[SHED] = 0.0, 0
         missed = other.sketch.missed.copy()
         log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
-        self._watch = RateWatch(self.config)  # these had been counted before
+        self._watch = RateWatch(self.config)  # the old state has already counted these arrivals
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
         self.store.meta[GONE] += other.store.meta[GONE]
@@ -172,7 +168,7 @@ class StreamState(KeepsRows, JoinState):
         return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)
 
     def snapshot(self) -> bytes:
-        """The whole state as bytes."""
+        """Return the whole state as bytes."""
         extra: dict[str, Any] = {
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
@@ -182,7 +178,7 @@ class StreamState(KeepsRows, JoinState):
         return self._pack(extra)
 
     def _follow(self, policy: Policy) -> None:
-        """The tuples have other places under another policy, by which the queue of their times knows them."""
+        """Renumber the queue of times: under another policy the tuples have other slots."""
         super()._follow(policy)
         carried = carried_tuples(self.store)
         slots = np.concatenate([self._live(0), self._live(1)])
@@ -192,7 +188,7 @@ class StreamState(KeepsRows, JoinState):
 
     @classmethod
     def restore(cls, data: bytes) -> StreamState:
-        """The state that `snapshot` gave; it goes on exactly as the original would have."""
+        """Return the state from `snapshot`; it continues exactly as the original would have."""
         config, store, policy, extra = snapshots.unpack(data, Config)
         with looked_over():
             state = cls(config)

@@ -42,29 +42,29 @@ class WindowJoin:
     Parameters
     ----------
     within
-        The window: a number in the unit of the time column or a duration (both ways), a pair
+        The window: a number in the unit of the time column or a duration (in both directions), a pair
         `(before, after)`, `Rows(n)` or `Landmark(every)`.
     budget
         `Tuples(n)`, `Bytes("64 MiB")` or `Fraction(0.2)`, for both streams together.
     policy
-        Who goes when memory is full: a name, a name with options, or a policy object.
+        The eviction policy: a name, a name with options, or a policy object. Default: `"auto"`.
     allocation
-        `"unified"` is one pool that both streams share as they need it, `"equal"` halves the budget,
-        `"proportional"` cuts it by arrival rate. By default `"unified"`; for a policy that cannot manage one
-        pool (`age`) `"proportional"`, or `"equal"` where `start` is not told the rates.
+        `"unified"` is one pool for both streams, `"equal"` halves the budget, and `"proportional"` divides
+        it by arrival rate. Default: `"unified"`. For a policy that cannot manage one pool (`age`) the default
+        is `"proportional"`, or `"equal"` if `start` is not given the rates.
     step
-        `"arrival"`: one arrival at a time. `"tick"`: all arrivals of one timestamp at once.
+        `"arrival"`: process one arrival at a time. `"tick"`: process all arrivals of a timestamp at once.
     drop_rate
-        The probability that an arrival is not admitted, or `"unbiased"`, at which a FIFO or GDJ buffer
-        needs no eviction and the results are an unbiased sample. It assumes that rates are constant, and at
-        admission also that both streams are kept alike: the budget cut by rate (`"proportional"`,
-        `"unified"`), the window as long both ways. Where that is not so, a `BiasedSampleWarning` says it.
+        The probability that an arrival is not admitted, or `"unbiased"`: the rate at which a FIFO or GDJ
+        buffer needs no eviction and the results are an unbiased sample. This assumes constant rates and, for
+        drops at admission, that both streams are kept equally: a budget divided by rate (`"proportional"`,
+        `"unified"`) and a symmetric window. If that does not hold, a `BiasedSampleWarning` is issued.
     drop_at
         `"admission"`: a dropped arrival still probes. `"arrival"`: it does not.
     warmup
-        The results of so many first steps are not counted.
+        Results of this many first steps are not counted.
     seed
-        For `rand` and drops.
+        Seed for `rand` and drops.
 
     Examples
     --------
@@ -108,8 +108,8 @@ class WindowJoin:
         _check_drop_rate(self.drop_rate)
         if self.policy.bound and self.drop_at == "arrival" and self.drop_rate != 0:
             raise UnknownPolicyError(
-                f"{self.policy.name} knows every arrival beforehand and cannot do without those that "
-                "drop_at='arrival' takes away; use drop_at='admission' or no drops."
+                f"{self.policy.name} plans with every arrival in advance, so it cannot run with "
+                "drop_at='arrival'; use drop_at='admission' or no drops."
             )
         for option in ("warmup", "seed"):
             given = getattr(self, option)
@@ -133,9 +133,9 @@ class WindowJoin:
     ) -> JoinRun:
         """Join two whole streams.
 
-        `on` is a column name, several, or pairs `(left name, right name)`; `time` a name or a pair.
-        `unit` is that of numeric time columns. `collect=True` gives the pairs as row numbers of the
-        inputs, `log=True` what became of tuples and when.
+        `on` is a column name, several names, or pairs `(left name, right name)`; `time` is a name or a pair.
+        `unit` is the unit of numeric time columns. `collect=True` returns the pairs as row numbers of the
+        inputs; `log=True` returns when each tuple entered and left, and why.
 
         >>> import penstock as ps
         >>> left = {"key": [1, 1, 2], "ts": [0, 1, 2]}
@@ -158,9 +158,9 @@ class WindowJoin:
         mean_row: float = 0.0,
         keep: np.ndarray | None = None,
     ) -> JoinRun:
-        """Join arrivals that are in processing order already (see `penstock.joins.arrivals_of`).
+        """Join arrivals that are already in processing order (see `penstock.joins.arrivals_of`).
 
-        `keep` are decisions made before, for the policy `opt`: per arrival the step to which it is kept.
+        `keep` holds precomputed decisions for the policy `opt`: per arrival, the step it is kept to.
         """
         arrivals = self.suited(arrivals)
         config = self.configure(arrivals, mean_row)
@@ -169,10 +169,10 @@ class WindowJoin:
             trace = arrivals.trace(config.window.kind, config.step, keep)
         key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
         places = None
-        if config.policy.sees_places:  # a list of them grows with the keys, which no budget of bytes allows
+        if config.policy.sees_places:  # the list grows with the keys, which a byte budget does not allow
             key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
         state = JoinState(config, trace, labels, places)
-        state.warns = False  # once for the whole run, below
+        state.warns = False  # one warning for the whole run, below
         size = arrivals.size if len(arrivals.size) else None
         with expecting(len(key)):
             state.warm()
@@ -197,7 +197,7 @@ class WindowJoin:
         return JoinRun(stats, _pairs(parts) if collect else None, _events(parts) if log else None)
 
     def suited(self, arrivals: Arrivals) -> Arrivals:
-        """The arrivals with times in floats if a landmark period is not a whole number of their unit."""
+        """Return the arrivals, with float times if a landmark period is not a whole number of their unit."""
         window = self.within.resolve(arrivals.unit)
         if window.kind == LANDMARK and not float(window.horizons[0]).is_integer():
             return dataclasses.replace(arrivals, time=exact_floats(arrivals.time, "The time column"))
@@ -214,19 +214,19 @@ class WindowJoin:
         sketch_bytes: int = 1 << 16,
         numeric: bool = True,
     ) -> JoinState:
-        """A state that takes arrivals batch by batch, for streams without an end.
+        """Return a state that takes arrivals in batches, for unbounded streams.
 
-        `rates` are the arrivals of each stream per unit of time, where allocation, drop rate or policy
-        need them; `row_bytes` is the average payload, by which a byte budget lays out its tables. A
-        `Fraction` cannot be used: what the exact answer needs is not known beforehand.
+        `rates` are the arrivals of each stream per unit of time; allocation, drop rate or policy may need
+        them. `row_bytes` is the average payload in bytes, by which a byte budget sizes its tables. A
+        `Fraction` cannot be used, because the exact need is not known in advance.
 
-        Arrivals must come in order of time unless `lateness` is given, a span or one per stream: then each
-        stream has its own progress, which stays that far behind its largest time, late arrivals are
-        welcome, and the number of exact results is estimated from a sketch of `sketch_bytes` (see
+        Arrivals must be in order of time unless `lateness` is given, as a span or one per stream. Then each
+        stream has its own progress, which stays that far behind its largest time. Late arrivals are
+        processed, and the number of exact results is estimated from a sketch of `sketch_bytes` bytes (see
         `StreamState`).
 
-        Keys are whole numbers, and `learned` and `auto` look at how near they are to each other;
-        `numeric=False` says that they are codes, whose order means nothing.
+        Keys are whole numbers, and `learned` and `auto` use the distances between them. `numeric=False` says
+        that the keys are codes whose order means nothing.
 
         >>> import penstock as ps
         >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
@@ -259,10 +259,10 @@ class WindowJoin:
         sketch_bytes: int,
         numeric: bool,
     ) -> JoinState:
-        """What `start` returns, without its warnings: those are for the driver, not for every worker."""
+        """Return what `start` returns, without warnings: the driver warns, not every worker."""
         if isinstance(self.budget, Fraction):
             raise BudgetError(
-                f"{self.budget!r} is a share of what the whole input needs, which a stream does not tell; "
+                f"{self.budget!r} is a share of what the whole input needs, which is not known for a stream; "
                 "give Tuples or Bytes."
             )
         if self.policy.needs_future:
@@ -304,7 +304,7 @@ class WindowJoin:
         return StreamState(config)
 
     def configure(self, arrivals: Arrivals, mean_row: float = 0.0) -> Config:
-        """The join made concrete for an input."""
+        """Resolve window and budget for an input."""
         window = self.within.resolve(arrivals.unit)
         if window.kind != ROWS and len(arrivals):
             horizons = fitting(window, arrivals.time.dtype).horizons
@@ -321,7 +321,7 @@ class WindowJoin:
         window: Resolved,
         dtype: np.dtype,
         rates: tuple[float, float] | None,
-        weights: tuple[float, float],  # arrivals, or what stands for them
+        weights: tuple[float, float],  # arrivals per stream, or rates
         span: float,
         mean_row: float,
         lateness: tuple[float, ...] | None = None,
@@ -352,7 +352,7 @@ class WindowJoin:
         return dataclasses.replace(config, chances=self._chances(config, weights))
 
     def _chances(self, config: Config, weights: tuple[float, float]) -> tuple[float, float]:
-        """The probability of a drop, per stream."""
+        """Return the drop probability per stream."""
         if self.drop_rate != "unbiased":
             return float(self.drop_rate), float(self.drop_rate)
         tuples = [float(capacity) for capacity in config.capacities]
@@ -365,7 +365,7 @@ class WindowJoin:
         return left, right
 
     def exact_counts(self, arrivals: Arrivals, window: Resolved) -> np.ndarray:
-        """Results that each arrival completes in the exact join, those of the warm-up left out."""
+        """Return the results that each arrival completes in the exact join, without those of the warm-up."""
         counts = exact_counts(
             arrivals.stream,
             arrivals.key,
@@ -381,7 +381,7 @@ class WindowJoin:
 
 
 def check_rates(rates: Any) -> None:
-    """Refuse what is not a pair of rates.
+    """Reject anything but a pair of rates.
 
     >>> from penstock.joins.window import check_rates
     >>> check_rates((2.5, 1))

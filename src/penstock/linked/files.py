@@ -1,4 +1,4 @@
-"""Files of timed triples: N-Triples with a time annotation, and N-Quads whose graph names the time."""
+"""Read files of timed triples: N-Triples with a time annotation, and N-Quads whose graph is the time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ANNOTATED = re.compile(
     rf"^(?P<triple>.*\S)\s+(?:(?P<event>{_TIME})|\[\s*(?P<start>{_TIME})?\s*"
     rf"(?:,\s*(?P<end>{_TIME})?\s*)?\])\s*\.\s*(?:#.*)?$"
 )
-_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # the others that Python knows may stand in a literal
+_END_OF_LINE = re.compile(r"\r\n|\r|\n")  # Python's other line ends may occur in a literal
 _GRAPH = re.compile(r"^(?:urn:)?time:(?P<start>[^/]*)(?:/(?P<end>.*))?$")
 
 
 def read_triples(path: Path, timed: bool = True) -> pa.Table:
-    """A file as a table of triples: `.nt` with annotations, `.nq` with times as graphs, tables as they are.
+    """Read a table of triples: `.nt` with annotations, `.nq` with times as graphs, `.csv` or `.parquet`.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -60,17 +60,17 @@ def read_triples(path: Path, timed: bool = True) -> pa.Table:
         return parse_ntriples(text, str(path))
     if name.endswith(".nq"):
         return parse_nquads(text, str(path))
-    raise TermError(f"'{path}' is not a file that can be read; allowed are .nt, .nq, .csv and .parquet.")
+    raise TermError(f"'{path}' has an unsupported extension; allowed are .nt, .nq, .csv and .parquet.")
 
 
 def read_background(names: tuple[str, ...]) -> list[pa.Table]:
-    """The files of a query's FROM clauses, triples without times."""
+    """Read the files of a query's FROM clauses, triples without times."""
     paths = [Path(name.removeprefix("file://").removeprefix("file:")) for name in names]
     return [read_triples(path, timed=False) for path in paths]
 
 
 def _parsed_times(table: pa.Table) -> pa.Table:
-    """Times in texts of a CSV file as timestamps."""
+    """Parse text times of a CSV file as timestamps."""
     for name in ("start", "end"):
         if name in table.column_names and pa.types.is_string(table.schema.field(name).type):
             stamps = pd.to_datetime(table[name].to_pandas(), format="ISO8601", utc=True)
@@ -80,7 +80,7 @@ def _parsed_times(table: pa.Table) -> pa.Table:
 
 
 def _still(path: Path) -> pa.Table:
-    """Triples without times, in any format that pyoxigraph reads."""
+    """Read triples without times, in any format that pyoxigraph reads."""
     import pyoxigraph
 
     try:
@@ -102,7 +102,7 @@ def _table(quads: list[Any], start: Any, end: Any) -> pa.Table:
 
 
 def parse_ntriples(text: str, name: str = "the text") -> pa.Table:
-    """Lines such as `<s> <p> <o> 100 .` (an event) and `<s> <p> <o> [100, 200] .` (a fact) as a table.
+    """Parse lines such as `<s> <p> <o> 100 .` (an event) and `<s> <p> <o> [100, 200] .` (a fact).
 
     A fact without an end, `[100]` or `[100, ]`, is open; `[, 200]` closes it. Times are numbers, or
     timestamps such as 2004-08-08T06:05:00Z.
@@ -130,17 +130,17 @@ def parse_ntriples(text: str, name: str = "the text") -> pa.Table:
             ends.append(found["event"])
         else:
             if found["start"] is None and found["end"] is None:
-                raise TermError(f"{name}, line {number}: a fact has a start or an end.")
+                raise TermError(f"{name}, line {number}: a fact needs a start or an end.")
             starts.append(found["start"])
             ends.append(found["end"])
     quads = _quads("\n".join(plain), pyoxigraph.RdfFormat.N_TRIPLES, name)
     if len(quads) != len(plain):
-        raise TermError(f"{name}: a line has more or less than one triple.")
+        raise TermError(f"{name}: a line does not have exactly one triple.")
     return _table(quads, _times(starts, name), _times(ends, name))
 
 
 def parse_nquads(text: str, name: str = "the text") -> pa.Table:
-    """Quads whose graph is `<time:100>` (an event) or `<time:100/200>` (a fact) as a table.
+    """Parse quads whose graph is `<time:100>` (an event) or `<time:100/200>` (a fact).
 
     >>> from penstock.linked.files import parse_nquads
     >>> parse_nquads('<a> <reports> "5" <time:100/200> .').to_pydict()["end"]
@@ -155,7 +155,7 @@ def parse_nquads(text: str, name: str = "the text") -> pa.Table:
         found = _GRAPH.match(graph)
         if found is None or not (found["start"] or found["end"]):
             raise TermError(
-                f"{name}, quad {number}: its graph {graph!r} names no time; write <time:100> for an event "
+                f"{name}, quad {number}: its graph {graph!r} is not a time; write <time:100> for an event "
                 "and <time:100/200> for a fact."
             )
         starts.append(found["start"] or None)
@@ -173,7 +173,7 @@ def _quads(text: str, form: Any, name: str) -> list[Any]:
 
 
 def _times(texts: list[str | None], name: str) -> pa.Array:
-    """Times as whole numbers, floats or timestamps, whatever they all are."""
+    """Parse times as whole numbers, floats or timestamps."""
     bare = [None if text is None else re.sub(r'^"([^"]*)"\^\^<[^<>]*>$', r"\1", text) for text in texts]
     given = [text for text in bare if text is not None]
     if all(re.fullmatch(r"-?\d{1,18}", text) for text in given):
@@ -184,6 +184,6 @@ def _times(texts: list[str | None], name: str) -> pa.Array:
         stamps = pd.to_datetime(pd.Series(bare, dtype=object), format="ISO8601", utc=True)
     except (ValueError, TypeError) as error:
         raise TermError(
-            f"{name} mixes kinds of times, or has one that is none: {str(error).splitlines()[0]}"
+            f"{name} mixes kinds of times, or has an invalid one: {str(error).splitlines()[0]}"
         ) from error
     return pa.array(stamps.astype("datetime64[us, UTC]")) if len(stamps) else pa.array(np.empty(0, np.int64))

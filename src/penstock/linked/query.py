@@ -23,7 +23,7 @@ class UnboundedContextWarning(UserWarning):
 
 @dataclass(frozen=True)
 class StreamQuery:
-    """Triples of one or several streams that go together: in their terms, and in their times.
+    """A query for triples of one or several streams that match in their terms and in their times.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class StreamQuery:
 
     @classmethod
     def parse(cls, text: str) -> StreamQuery:
-        """A query from its text.
+        """Parse a query from its text.
 
         >>> import penstock as ps
         >>> ps.StreamQuery.parse("SELECT ?s FROM STREAM w WHERE { ?s reports ?v ?T }").streams
@@ -84,9 +84,9 @@ class StreamQuery:
         return [item.name for item in self.query.items]
 
     def explain(self, unit: str = "ms", rates: Sequence[float] | None = None, joins: Any = None) -> str:
-        """The plan as text: caches, joins, when what is cached expires, and where conditions are checked.
+        """Return the plan as text: caches, joins, when triples expire, and where conditions are checked.
 
-        Patterns are joined as they are written unless `rates` or `joins` say otherwise, as for `start`.
+        Patterns are joined in the order of the text unless `rates` or `joins` are given, as for `start`.
 
         >>> import penstock as ps
         >>> text = "SELECT * FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?T - ?U) <= 5)"
@@ -107,7 +107,7 @@ class StreamQuery:
         return explain(plan_of(self.query, Scale(time_unit(unit)), tree))
 
     def plan_for(self, streams: Mapping[str, Table], *, object: str = "literal", unit: str = "ms") -> str:
-        """The plan that `run` would choose for these streams, as text; nothing is joined.
+        """Return the plan that `run` would choose for these streams, as text, without running it.
 
         >>> import penstock as ps
         >>> text = "SELECT * FROM STREAM w { ?a p ?x ?T . ?b q ?x ?U . ?c r ?x ?V } CONTEXT ((?T - ?V) <= 5)"
@@ -143,29 +143,29 @@ class StreamQuery:
         ----------
         streams
             A dict of name to table: pandas, Arrow or dicts of arrays with the columns `s`, `p`, `o`, `start`
-            and, for facts, `end`; or the path of a file of triples with times.
+            and, for facts, `end`; or the path of a file of timed triples.
         budget
-            `Tuples(n)`, `Fraction(0.2)` or `Bytes("64 MiB")` for all caches together; None: no limit.
+            `Tuples(n)`, `Fraction(0.2)` or `Bytes("64 MiB")` for all caches together. Default: no limit.
         policy
-            Who goes when the memory is full: `"clock"`, `"lru"`, `"clock-exp:rho=0.5"`, ... By default, the
-            one that does best on a sample of the triples; `stats.choice` names it.
+            The eviction policy: `"clock"`, `"lru"`, `"clock-exp:rho=0.5"`, ... By default the one that does
+            best on a sample of the triples; `stats.choice` names it.
         allocation
-            `"unified"`, the default: one pool for all caches; `"equal"` or `"proportional"` to the triples
-            that match: a pool per cache.
+            `"unified"` (the default): one pool for all caches; `"equal"` or `"proportional"` to the matching
+            triples: a pool per cache.
         object
-            What a text in the column `o` is that is not written as a term: a `"literal"` or an `"iri"`.
+            How to read a text in the column `o` that is not in N-Triples syntax: `"literal"` or `"iri"`.
         unit
-            That of numeric times.
+            Unit of numeric times. Default: milliseconds.
         collect, exact
-            Whether to give rows, and to count what unlimited memory would have given.
+            Whether to return rows, and whether to count the results with unlimited memory.
         warmup
-            The results of the first triples, so many, are not counted.
+            Results of this many first triples are not counted.
         gain
-            What a full result and a partial one add to the score of a cached tuple.
+            What a full and a partial result add to the score of a cached tuple.
         joins
-            Which patterns are joined with which, by their numbers as written: `((0, 1), 2)` joins what the
-            first two make with the third, `((0, 1), (2, 3))` two pairs. By default it is chosen by how many
-            triples match each pattern and how many values they have; the run's `plan` tells.
+            Which patterns are joined with which, by their numbers in the text: `((0, 1), 2)` joins the first
+            two and then the third, `((0, 1), (2, 3))` two pairs. By default it is chosen by the number of
+            triples that match each pattern and their distinct values; see the run's `plan`.
 
         Examples
         --------
@@ -205,11 +205,11 @@ class StreamQuery:
         joins: Any = None,
         seed: int = 0,
     ) -> QueryState:
-        """A state that takes triples batch by batch, for streams without an end.
+        """Return a state that takes triples in batches, for unbounded streams.
 
-        `joins` says which patterns are joined with which, as for `run`; or `rates` say how many triples match
-        each pattern, so that the rarest come first. With neither, the first batch decides in which anything
-        matches. The rest is as for `run`.
+        `joins` says which patterns are joined with which, as for `run`. Alternatively, `rates` says how many
+        triples match each pattern, and the rarest are joined first. With neither, the first batch with any
+        match decides. The other parameters are those of `run`.
 
         >>> import penstock as ps
         >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
@@ -234,15 +234,13 @@ class StreamQuery:
 
 
 def warn_unbounded(plan: Plan, budget: Any) -> None:
-    """Say so if the context lets some triples never expire."""
+    """Warn if the context lets some triples never expire."""
     forever = plan.unbounded
     if not forever:
         return
     shown = "; ".join(str(plan.query.patterns[i]) for i in forever)
     only = (
-        "and there is no budget"
-        if budget is None
-        else f"and the budget ({budget}) is the only bound of memory"
+        "and there is no budget" if budget is None else f"and only the budget ({budget}) bounds their memory"
     )
     warnings.warn(
         f"The context does not bound how long these patterns keep their triples, {only}: {shown}.",

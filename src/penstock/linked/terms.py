@@ -1,4 +1,4 @@
-"""RDF terms: read by pyoxigraph, compared by value, and kept in a dictionary that gives each a number."""
+"""RDF terms: parsed by pyoxigraph, compared by value, and numbered in a dictionary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from penstock.errors import TermError
 
 # Kinds of values.
-ERROR = -1  # what an expression gives where SPARQL has an error
+ERROR = -1  # the value of an expression with a SPARQL error
 IRI = 0
 BLANK = 1
 STRING = 2
@@ -26,7 +26,7 @@ DOUBLE = 5  # floats and doubles
 BOOLEAN = 6
 TIME = 7  # a dateTime with a time zone
 NAIVE = 8  # a dateTime without one, which cannot be compared with one that has it
-OTHER = 9  # a literal of another datatype, or one that is not well-formed: equal to itself alone
+OTHER = 9  # a literal of another datatype, or a malformed one: equal only to itself
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -52,7 +52,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class Term(NamedTuple):
-    """An RDF term: `form` is "iri", "blank" or "literal"; a literal has a datatype, and a language if any.
+    """An RDF term: `form` is "iri", "blank" or "literal"; a literal has a datatype and maybe a language.
 
     >>> from penstock.linked.terms import Term, XSD
     >>> Term("iri", "http://example.org/a").ntriples(), Term("literal", "10", XSD + "int").ntriples()
@@ -65,7 +65,7 @@ class Term(NamedTuple):
     language: str = ""
 
     def ntriples(self) -> str:
-        """The term in N-Triples syntax.
+        """Return the term in N-Triples syntax.
 
         >>> from penstock.linked.terms import parse_term
         >>> parse_term('"chat"@fr').ntriples()
@@ -85,7 +85,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Value(NamedTuple):
-    """What a term is worth: its kind, a number where it has one, and a key that equal values share."""
+    """The value of a term: its kind, its number if it has one, and a key that equal values share."""
 
     kind: int
     number: float
@@ -93,7 +93,7 @@ class Value(NamedTuple):
 
 
 def string(text: str) -> Term:
-    """A plain string.
+    """Return a plain string literal.
 
     >>> from penstock.linked.terms import string
     >>> string("a").ntriples()
@@ -103,7 +103,7 @@ def string(text: str) -> Term:
 
 
 def from_native(value: Any) -> Term:
-    """A Python number, truth value or timestamp as a typed literal.
+    """Convert a Python number, boolean or timestamp to a typed literal.
 
     >>> from penstock.linked.terms import from_native
     >>> from_native(10).ntriples(), from_native(True).text
@@ -119,11 +119,11 @@ def from_native(value: Any) -> Term:
         return Term("literal", double_text(float(value)), XSD + "double")
     if isinstance(value, datetime.datetime):
         return Term("literal", value.isoformat().replace("+00:00", "Z"), XSD + "dateTime")
-    raise TermError(f"{value!r} ({type(value).__name__}) is no RDF term.")
+    raise TermError(f"{value!r} ({type(value).__name__}) is not an RDF term.")
 
 
 def double_text(value: float) -> str:
-    """A double as XSD writes it.
+    """Format a double as XSD does.
 
     >>> from penstock.linked.terms import double_text
     >>> double_text(10.0), double_text(float("inf"))
@@ -137,7 +137,7 @@ def double_text(value: float) -> str:
 
 
 def parse_term(text: str) -> Term:
-    """A term from N-Triples syntax; IRIs may be relative, as bare names are.
+    """Parse a term in N-Triples syntax; IRIs may be relative, like bare names.
 
     >>> from penstock.linked.terms import parse_term
     >>> parse_term("<reports>"), parse_term('"5"^^<http://www.w3.org/2001/XMLSchema#int>').text
@@ -152,12 +152,12 @@ def parse_term(text: str) -> Term:
     except (SyntaxError, ValueError) as error:
         raise TermError(f"{text!r} is not a term in N-Triples syntax: {error}") from error
     if len(parsed) != 1:
-        raise TermError(f"{text!r} is not one term in N-Triples syntax.")
+        raise TermError(f"{text!r} is not exactly one term in N-Triples syntax.")
     return from_oxigraph(parsed[0].object)
 
 
 def from_oxigraph(node: Any) -> Term:
-    """A term of pyoxigraph as ours.
+    """Convert a term of pyoxigraph.
 
     >>> import pyoxigraph
     >>> from penstock.linked.terms import from_oxigraph
@@ -171,11 +171,11 @@ def from_oxigraph(node: Any) -> Term:
         return Term("blank", node.value)
     if kind == "Literal":
         return Term("literal", node.value, node.datatype.value, node.language or "")
-    raise TermError(f"{node} is not supported as a term of a stream: triples about triples have no place.")
+    raise TermError(f"{node} is not supported as a term of a stream: quoted triples are not supported.")
 
 
 def value_of(term: Term) -> Value:
-    """What a term is worth.
+    """Return the value of a term.
 
     >>> from penstock.linked.terms import parse_term, value_of
     >>> ten = '"10"^^<http://www.w3.org/2001/XMLSchema#{}>'
@@ -246,7 +246,7 @@ class Worth:
 
 
 class Terms:
-    """A dictionary of terms: a number for each, and another that all terms of one value share.
+    """A dictionary of terms: it numbers each term and each distinct value.
 
     >>> from penstock.linked.terms import Terms, parse_term
     >>> terms = Terms()
@@ -271,12 +271,12 @@ class Terms:
         return len(self._kind)
 
     def add(self, term: Term) -> int:
-        """The number of a term, which is new if the term is."""
+        """Return the number of a term, adding it if it is new."""
         found = self._number.get(term)
         return self._append(term, term, value_of(term)) if found is None else found
 
     def add_native(self, value: int | float) -> int:
-        """The number of an integer or a double of a native column."""
+        """Return the number of an integer or double of a native column."""
         if isinstance(value, float):
             key = ("double", value) if value == value else ("double", "NaN")
             found = self._number.get(key)

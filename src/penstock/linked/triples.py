@@ -1,4 +1,4 @@
-"""Streams of timed triples: tables of columns to numbers of terms and times on one scale."""
+"""Convert streams of timed triples: columns to numbers of terms, and times to one scale."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from penstock.units import duration
 LONG_NAMES = {"s": "subject", "p": "predicate", "o": "object"}
 OBJECTS = ("literal", "iri")
 _COARSER = {"ns": "us", "us": "ms"}
-LARGEST = 2.0**53  # whole numbers that floats hold
+LARGEST = 2.0**53  # largest whole number that floats represent exactly
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What the numbers of times are: their unit, and whether they were timestamps, with a zone or not."""
+    """The scale of times: their unit, and whether they are timestamps, with or without a zone."""
 
     unit: str = "ms"
     stamps: bool = False
@@ -36,7 +36,7 @@ class Scale:
 
     @property
     def bare(self) -> str:
-        """The unit of a bare number beside times: that of the columns, as for joins."""
+        """The unit of a bare number in an expression with times: that of the columns, as for joins."""
         return self.given or self.unit
 
     @property
@@ -52,7 +52,7 @@ class Scale:
         return f"timestamps with{'' if self.aware else 'out'} a time zone"
 
     def restored(self, times: np.ndarray) -> pa.Array:
-        """Times as they came: whole numbers, floats or timestamps; null where there is none (infinite).
+        """Convert times back to whole numbers, floats or timestamps; null if infinite.
 
         >>> import numpy as np
         >>> from penstock.linked.triples import Scale
@@ -70,7 +70,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Triples:
-    """Timed triples in the order in which they are processed; terms by their numbers.
+    """Timed triples in processing order, with terms as numbers.
 
     An event ends when it starts, a fact later; an open one has no end yet (infinite). A row that closes an
     open fact has its time as start and end, and `closes` set. Background triples have no time and come first.
@@ -89,7 +89,7 @@ class Triples:
 
     @classmethod
     def none(cls, scale: Scale) -> Triples:
-        """No triples at all."""
+        """Return an empty set of triples."""
         times, numbers = np.empty(0), np.empty(0, np.int64)
         return cls(np.empty((0, 3), np.int64), times, times, numbers, numbers, np.empty(0, bool), scale)
 
@@ -125,7 +125,7 @@ def triples_of(
     scale: Scale | None = None,
     stamp_unit: str | None = None,
 ) -> Triples:
-    """The triples of the named streams in the order (start, stream, row), behind the background ones.
+    """Return the triples of the named streams in the order (start, stream, row), after the background ones.
 
     >>> from penstock.linked.terms import Terms
     >>> from penstock.linked.triples import triples_of
@@ -153,7 +153,7 @@ def triples_of(
         found.aware,
     ):
         raise ColumnError(
-            f"Times changed from {scale.named} to {found.named}; the batches of a stream have one kind."
+            f"Times changed from {scale.named} to {found.named}; all batches of a stream need the same kind."
         )
     calm = sum(len(part) for part in still)
     everything = np.concatenate([*still, *parts]) if parts or still else np.empty((0, 3), np.int64)
@@ -207,7 +207,7 @@ def _arrow(table: Table, name: str, stream: str) -> pa.Array:
         return pa.array(series, from_pandas=series.dtype.kind != "f")
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"The column {name!r} of the stream {stream!r} has a text that is none: {error}."
+            f"The column {name!r} of the stream {stream!r} has an invalid text: {error}."
         ) from error
     except (pa.ArrowException, TypeError, OverflowError):
         return series.tolist()
@@ -218,7 +218,7 @@ def _refuse_nulls(array: Any, stream: str, name: str) -> None:
     if empty:
         where = next(i for i, value in enumerate(array) if _is_null(value))
         raise ColumnError(
-            f"The column {name!r} of the stream {stream!r} has no value in row {where}; drop such rows."
+            f"The column {name!r} of the stream {stream!r} is null in row {where}; drop such rows."
         )
 
 
@@ -235,7 +235,7 @@ def _resources(array: Any, stream: str, name: str, terms: Terms) -> np.ndarray:
         array = array.cast(pa.string())
     if not isinstance(array, pa.Array) or not _is_text(array.type):
         raise ColumnError(
-            f"The column {name!r} of the stream {stream!r} holds IRIs as texts; it is "
+            f"The column {name!r} of the stream {stream!r} must hold IRIs as texts; it is "
             f"{getattr(array, 'type', 'of mixed types')}."
         )
     indices, texts = _distinct(array)
@@ -243,7 +243,7 @@ def _resources(array: Any, stream: str, name: str, terms: Terms) -> np.ndarray:
     special = [i for i, text in enumerate(plain) if text[:2] == "_:" or "\\" in text or not text]
     for i in special:
         if not plain[i] or plain[i] == "_:":
-            raise TermError(f"{texts[i]!r} in the column {name!r} of the stream {stream!r} is no IRI.")
+            raise TermError(f"{texts[i]!r} in the column {name!r} of the stream {stream!r} is not an IRI.")
     numbers = terms.add_iris(plain)
     for i in special:
         if plain[i][:2] == "_:":
@@ -323,12 +323,12 @@ def _mixed(value: Any, terms: Terms, objects: str) -> int:
     if isinstance(value, str):
         return _text(value, terms, objects)
     if isinstance(value, int) and abs(value) > sys.float_info.max:
-        raise TermError(f"A whole number in the column 'o' has {value.bit_length()} bits; that is too many.")
+        raise TermError(f"A whole number in the column 'o' has {value.bit_length()} bits, which is too many.")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return terms.add_native(value)
     if isinstance(value, bool | np.bool_ | np.number | decimal.Decimal | datetime.datetime):
         return terms.add(from_native(value))
-    raise TermError(f"{value!r} ({type(value).__name__}) in the column 'o' is no RDF term.")
+    raise TermError(f"{value!r} ({type(value).__name__}) in the column 'o' is not an RDF term.")
 
 
 def _times(
@@ -407,7 +407,7 @@ def _as_floats(times: np.ndarray, stream: str) -> np.ndarray:
         if len(lost):
             raise ColumnError(
                 f"The time {times[lost[0]]} in row {int(lost[0])} of the stream {stream!r} is beyond 2^53 "
-                "and would be rounded; give times in a coarser unit, timestamps to the microsecond at most."
+                "and would be rounded; give times in a coarser unit, timestamps in microseconds at most."
             )
     return floats
 

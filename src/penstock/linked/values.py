@@ -1,4 +1,4 @@
-"""Expressions over columns of values, all rows at once, with the three truth values of SPARQL."""
+"""Evaluate expressions over columns of values, all rows at once, with SPARQL's three truth values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any stream of keys as small integers, and where each key was seen before."""
+"""Code a stream of keys as small integers, and find the previous reference of each key."""
 
 from __future__ import annotations
 

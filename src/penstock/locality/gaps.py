@@ -1,4 +1,4 @@
-"""Inter-arrival times: how long a key stays away between two references."""
+"""Inter-arrival times: the time between two references to a key."""
 
 from __future__ import annotations
 

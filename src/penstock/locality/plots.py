@@ -1,4 +1,4 @@
-"""The pictures of locality: popularity by rank, stack distances against a permuted copy, inter-arrival times.
+"""Plots of locality: popularity by rank, stack distances against a permuted copy, inter-arrival times.
 
 Matplotlib is imported when a plot is drawn. Without `ax`, a figure of its own is made, outside of pyplot's
 global state, so that plots work without a display; `ax.figure.savefig(...)` writes it.

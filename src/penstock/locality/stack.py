@@ -1,4 +1,4 @@
-"""LRU stack distances: how many other keys come between two references to one key."""
+"""LRU stack distances: the number of other keys between two references to a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source of locality dominates a stream, and which policies live on it."""
+"""Which source of locality dominates a stream, and which policies benefit from it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How databases are asked for keys: by a relation of keys where that means the same, or key by key.
+"""Query databases for keys: many at once via a relation of keys if that is equivalent, else key by key.
 
-Rows come back with the number of the key that was asked for, never by the key that they have.
+Rows come back with the number of the requested key; they are never matched by their own key value.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from penstock.lookup.refusals import KeyFaultError, fault_of
 from penstock.lookup.source import Key, KeyRefusedError
 from penstock.lookup.statement import OneKey
 
-Row = tuple[int, dict[str, Any]]  # the number of a key and a row of it
+Row = tuple[int, dict[str, Any]]  # the number of a key, and one of its rows
 
 
 @dataclass
 class Answer:
     """The rows of some keys, each with the number of its key.
 
-    `malformed` are the numbers of keys that the database cannot read, `failed` those of keys for which the
-    query fails otherwise, with the reason. `names` are the columns of the rows, None if not known.
+    `malformed` holds the numbers of keys that the database cannot read, `failed` those for which the query
+    fails otherwise, with the reason. `names` are the columns of the rows, None if unknown.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -37,31 +37,31 @@ class Answer:
 
 
 class Asker(Protocol):
-    """Asks for at most `most` keys over a connection."""
+    """Queries at most `most` keys at a time over a connection."""
 
     most: int
 
     def learn(self, connection: Any) -> None:
-        """What has to be known of the database before the first question."""
+        """Learn what must be known about the database before the first query."""
 
     def groups(self, keys: list[Key]) -> list[list[int]]:
-        """The numbers of the keys that can be asked for together."""
+        """Return groups of key numbers that can be queried together."""
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of keys of one group; `careful` the second time, after one had no answer.
+        """Return the rows of keys of one group; `careful` is set on the second try, after a key failed.
 
-        A key without one among many is a `KeyFaultError`, or the driver's `DataError`.
+        If one of several keys fails, raise `KeyFaultError` or the driver's `DataError`.
         """
 
     def reads(self, connection: Any, key: Key) -> bool:
-        """Whether the database can read this key, as far as it tells."""
+        """Whether the database can read this key, as far as it can tell."""
 
     def columns(self, connection: Any) -> list[str] | None:
-        """The columns of the rows that it finds; None if only rows can tell."""
+        """Return the columns of the rows, or None if only rows can tell."""
 
 
 def put(answer: Answer, n: int, key: Key, fault: KeyFaultError, reads: bool = True) -> None:
-    """Note why the key of number n has no row: only a text can be malformed."""
+    """Record why the key of number n has no row; only a text can be malformed."""
     text = any(isinstance(part, str | bytes) for part in key)
     if text and (fault.unreadable or not reads):
         answer.malformed.append(n)
@@ -70,30 +70,30 @@ def put(answer: Answer, n: int, key: Key, fault: KeyFaultError, reads: bool = Tr
 
 
 class _Together:
-    """Keys that need no grouping."""
+    """Base for databases whose keys need no grouping."""
 
     def reads(self, connection: Any, key: Key) -> bool:
-        """These databases cannot be asked."""
+        """Always true: these databases cannot be asked."""
         return True
 
     def columns(self, connection: Any) -> list[str] | None:
-        """Those that are told for no key."""
+        """Return the columns of a query without keys."""
         return self.ask(connection, [(None,)], False).names
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of some keys."""
+        """Return the rows of some keys."""
         raise NotImplementedError
 
     def learn(self, connection: Any) -> None:
         """Nothing."""
 
     def groups(self, keys: list[Key]) -> list[list[int]]:
-        """All of them."""
+        """Return all keys as one group."""
         return [list(range(len(keys)))] if keys else []
 
 
 class OneByOne(_Together):
-    """The statement itself, once for each key, over one connection."""
+    """Runs the statement once per key, over one connection."""
 
     most = 1_000
 
@@ -109,7 +109,7 @@ class OneByOne(_Together):
         )
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of each key."""
+        """Return the rows of each key."""
         from sqlalchemy import exc
 
         answer = Answer(queries=len(keys))
@@ -126,7 +126,7 @@ class OneByOne(_Together):
         return answer
 
     def _sent(self, value: Any, at: int, connection: Any) -> Any:
-        """A value as the driver takes it, where SQLAlchemy does not know its type."""
+        """Convert a value for the driver if SQLAlchemy does not know its type."""
         from sqlalchemy import types
 
         untyped = self.statement.is_text or isinstance(self.statement.kinds[0], types.NullType)
@@ -134,13 +134,13 @@ class OneByOne(_Together):
 
 
 class Union(_Together):
-    """The SELECT of a table for each key, in one statement by UNION ALL, for databases of any kind."""
+    """Combines the SELECTs of a table for all keys by UNION ALL into one statement, for any database."""
 
     def __init__(self, statement: OneKey, most: int) -> None:
         self.statement, self.most = statement, min(most, 100)
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of many keys."""
+        """Return the rows of many keys."""
         import sqlalchemy as sa
 
         parts, sent = [], {}
@@ -157,28 +157,28 @@ class Union(_Together):
 
 
 class _SQLite(_Together):
-    """What both ways to ask SQLite have in common."""
+    """Common base of both ways to query SQLite."""
 
     def _run(self, connection: Any, sql: str, values: tuple[Any, ...]) -> Any:
-        """The cursor of a statement. An error that SQLite has only with these values is one of the keys."""
+        """Return the cursor of a statement. Errors that depend on the values are attributed to the keys."""
         from sqlalchemy import exc
 
         try:
             cursor = connection.exec_driver_sql(sql, values)
             return list(cursor.keys()), cursor.all()
         except exc.DBAPIError as error:
-            # SQLITE_ERROR, SQLITE_TOOBIG and SQLITE_MISMATCH; others are about the database, not about keys.
+            # SQLITE_ERROR, SQLITE_TOOBIG and SQLITE_MISMATCH; other errors are about the database, not keys.
             if getattr(error.orig, "sqlite_errorcode", None) not in (1, 18, 20):
                 raise
             connection.exec_driver_sql(
                 "EXPLAIN " + sql, (None,) * len(values)
-            )  # raises if it is the statement
+            )  # raises if the statement itself is wrong
             fault = fault_of(error)
-        raise fault  # not within `except`: SQLite's errors may tell values
+        raise fault  # outside `except`: SQLite's errors may contain values
 
 
 class SQLiteSelect(_SQLite):
-    """A text, run once for each key. SQLite is in this process, so a key takes microseconds."""
+    """Runs a SELECT text once per key. SQLite runs in this process, so a key takes microseconds."""
 
     most = 1_000
 
@@ -186,7 +186,7 @@ class SQLiteSelect(_SQLite):
         self._sql, self._uses = statement.text_with("?"), len(statement.pieces) - 1
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of each key."""
+        """Return the rows of each key."""
         answer = Answer(queries=len(keys))
         cursor, failure = connection.connection.cursor(), connection.dialect.loaded_dbapi.Error
         for n, key in enumerate(keys):
@@ -198,7 +198,7 @@ class SQLiteSelect(_SQLite):
                         raise FetchError("The statement returns no rows; a lookup needs a SELECT.")
                     names = [column[0] for column in cursor.description]
                 except failure:
-                    names, rows = self._run(connection, self._sql, values)  # tells what kind of failure it is
+                    names, rows = self._run(connection, self._sql, values)  # classifies the failure
             except KeyFaultError as fault:
                 put(answer, n, key, fault)
             else:
@@ -208,7 +208,7 @@ class SQLiteSelect(_SQLite):
 
 
 class SQLiteTable(_SQLite):
-    """A table joined with a relation of keys: column = value has the affinity and collation of the column."""
+    """Joins a table with a relation of keys; column = value uses the column's affinity and collation."""
 
     def __init__(self, columns: list[Any], values: list[Any], dialect: Any, most: int) -> None:
         self.most = most
@@ -231,7 +231,7 @@ class SQLiteTable(_SQLite):
         )
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of many keys."""
+        """Return the rows of many keys."""
         sent: list[Any] = []
         for n, key in enumerate(keys):
             spelt: list[tuple[Any, ...]] = [()]
@@ -258,7 +258,7 @@ class SQLiteTable(_SQLite):
 
 
 def sqlite_value(value: Any, at: int) -> Any:
-    """A key as SQLite's driver takes it: a number as SQLite would read it in a statement.
+    """Convert a key for SQLite's driver; numbers become what SQLite would read in a statement.
 
     >>> from decimal import Decimal
     >>> from penstock.lookup.ask import sqlite_value
@@ -288,7 +288,7 @@ def sqlite_value(value: Any, at: int) -> Any:
 
 
 def _nearest(value: int) -> float:
-    """The float that SQLite makes of a whole number beyond 64 bits in a statement."""
+    """Return the float that SQLite makes of a whole number beyond 64 bits in a statement."""
     try:
         return float(value)
     except OverflowError:
@@ -296,14 +296,14 @@ def _nearest(value: int) -> float:
 
 
 def spellings(value: Any, kind: Any, dialect: Any, at: int) -> list[Any]:
-    """The forms that a key may have in a column of SQLite, which keeps times and UUIDs as texts."""
+    """Return the forms that a key may have in SQLite, which stores times and UUIDs as text."""
     from sqlalchemy import types
 
     if isinstance(kind, types.DateTime) and isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             raise KeyRefusedError(
                 at,
-                "SQLite keeps timestamps without a time zone, but the key of {row} has one; convert the "
+                "SQLite stores timestamps without a time zone, but the key of {row} has one; convert the "
                 "column of the stream to timestamps without a zone, or to text.",
             )
         ways = [value.isoformat(" "), value.isoformat(), value.isoformat(" ", "microseconds")]

@@ -38,32 +38,32 @@ class LookupCache:
     key
         The key of the table: a column name, or several.
     budget
-        `Tuples(n)`, a whole number of entries, or `Bytes(...)` for keys, rows and all that ranks them.
+        `Tuples(n)`, a whole number of entries, or `Bytes(...)` for keys, rows, index and scores.
     policy
-        One of `penstock.policies.caching_names()`, with options if need be.
+        One of `penstock.policies.caching_names()`, optionally with options.
     ttl
-        How old an entry may get, in seconds or as a text such as `"10 minutes"`; an older one is fetched
-        again when it is asked for, which counts as a miss.
+        The maximum age of an entry, in seconds or as a text such as `"10 minutes"`; default: no limit. An
+        older entry is fetched again when it is requested, which counts as a miss.
     missing
-        What becomes of events whose key the table does not have: `"null"` (a left join), `"drop"` (an inner
-        join) or `"error"`.
+        What to do with events whose key is not in the table: `"null"` (a left join, the default), `"drop"`
+        (an inner join) or `"error"`.
     malformed
-        What becomes of keys that the table cannot read, such as `"abc"` where it has UUIDs, and of keys with
-        which the SELECT cannot be computed, such as by a division by zero: `"missing"` (they have no row, are
-        counted as `malformed` and `failed_keys`, and warn once) or `"error"`.
+        What to do with keys that the table cannot read, such as `"abc"` in a UUID column, and with keys for
+        which the SELECT fails, for example by a division by zero: `"missing"` (treat them as keys without a
+        row, count them as `malformed` or `failed_keys`, and warn once) or `"error"`.
     negative
-        Whether keys that the table does not have are remembered too.
+        Whether keys that are not in the table are cached too.
     cost
-        What a miss costs: `"measured"`, or a function of the key or a mapping; `gdj` weighs it.
+        The cost of a miss: `"measured"`, or a function of the key or a mapping; only `gdj` uses it.
     columns, schema
-        The columns wanted of a table; the Arrow types of the rows of a SELECT or function.
+        The columns to fetch from a table; the Arrow types of the rows of a SELECT or function.
     batch
         Requests that are answered together: their misses are fetched at once, each key once.
     query_keys, connections, timeout, backoff
-        The most keys of a query; connections of the pool; seconds until a fetch is given up; the first pause
-        between two attempts.
+        Maximum keys per query; connections of the pool; seconds before a fetch fails; seconds before the
+        first retry.
     retry_on
-        The errors of a function after which it is called again.
+        The exceptions of a function after which it is called again.
 
     Examples
     --------
@@ -123,8 +123,8 @@ class LookupCache:
             raise PenstockError(f"negative={negative!r} is not allowed; it must be true or false.")
         if self.policy.needs_future and not negative:
             raise PenstockError(
-                f"{self.policy.name} has the whole trace of requests; it cannot leave out keys that do not "
-                "exist. Use negative=True, or another policy."
+                f"{self.policy.name} plans with the whole trace of requests, so it cannot omit keys that "
+                "are not in the table. Use negative=True, or another policy."
             )
         if cost is not None:
             if cost != "measured" and not callable(cost) and not isinstance(cost, Mapping):
@@ -133,14 +133,16 @@ class LookupCache:
                 )
             if not self.policy.weighs_costs:
                 raise UnknownPolicyError(
-                    f"{self.policy.name} does not weigh costs{hint(self.policy.name, weighing_names())}"
+                    f"{self.policy.name} does not support costs{hint(self.policy.name, weighing_names())}"
                 )
         for what, value in (("batch", batch), ("query_keys", query_keys), ("connections", connections)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise PenstockError(f"{what}={value!r} is not allowed; it must be a whole number from 1 up.")
         for what, number in (("timeout", timeout), ("backoff", backoff)):
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
-                raise PenstockError(f"{what}={number!r} is not allowed; it must be seconds above 0.")
+                raise PenstockError(
+                    f"{what}={number!r} is not allowed; it must be a number of seconds above 0."
+                )
         self.missing, self.malformed, self.negative, self.cost = missing, malformed, negative, cost
         self.batch, self.suffix, self.seed, self.clock = batch, suffix, seed, clock
         shape = None if schema is None else _schema(schema, self.key)
@@ -164,7 +166,7 @@ class LookupCache:
             )
 
     def start(self, requests: Any = None) -> LookupState:
-        """An empty cache, to be driven batch by batch; `requests` are all ids to come, for `lfd`.
+        """Return an empty cache that processes batches; `requests` are all coming ids, for `lfd`.
 
         >>> import penstock as ps
         >>> lookup = ps.LookupCache(lambda keys: {}, key="id", budget=10, policy="lru")
@@ -174,10 +176,10 @@ class LookupCache:
         return LookupState(self, requests)
 
     def run(self, stream: Table, on: str | Sequence[str] | None = None) -> LookupRun:
-        """Enrich a whole stream: pandas, Arrow or a dict of arrays. `on` are its key columns, by default
+        """Enrich a whole stream: pandas, Arrow or a dict of arrays. `on` names its key columns, by default
         those of the table.
 
-        Hits are counted as if requests came one by one, whatever the size of batches.
+        Hits are counted as if requests came one by one, whatever the batch size.
 
         >>> import penstock as ps
         >>> lookup = ps.LookupCache(
@@ -189,8 +191,8 @@ class LookupCache:
         names = self.key if on is None else _names("on", on)
         if len(names) != len(self.key):
             raise ColumnError(
-                f"on has {len(names)} columns ({', '.join(names)}) and the key of the table {len(self.key)} "
-                f"({', '.join(self.key)}); they are compared one by one."
+                f"on has {len(names)} columns ({', '.join(names)}) and the table's key has {len(self.key)} "
+                f"({', '.join(self.key)}); they must correspond one to one."
             )
         given = column_names(stream)
         for column in names:
@@ -251,16 +253,16 @@ def _schema(given: Any, key: tuple[str, ...]) -> pa.Schema:
         found = given if isinstance(given, pa.Schema) else pa.schema(given)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise ColumnError(
-            f"schema={given!r:.80} is not one; give a pyarrow.schema, or a dict of names and Arrow types."
+            f"schema={given!r:.80} is not a schema; give a pyarrow.schema or a dict of names and Arrow types."
         ) from error
     return pa.schema([field for field in found if field.name not in key])
 
 
 def _errors_of(given: Any) -> tuple[type[BaseException], ...]:
-    """The classes of errors after which a function is tried again: one, or several."""
+    """Return the exception classes after which a function is retried: one or several."""
     kinds = given if isinstance(given, tuple | list) else (given,)
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
         raise PenstockError(
-            f"retry_on takes classes of exceptions, such as (OSError, TimeoutError); {given!r} was given."
+            f"retry_on takes exception classes, such as (OSError, TimeoutError); {given!r} was given."
         )
     return tuple(kinds)

@@ -1,4 +1,4 @@
-"""A table of a database, or a SELECT, reached through SQLAlchemy. Keys are always bound parameters."""
+"""A database table or SELECT as a lookup source, via SQLAlchemy. Keys are always bound parameters."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from penstock.lookup.source import Fetched, Key, KeyRefusedError, to_rows
 from penstock.lookup.statement import OneKey, of_table, one_key
 from penstock.lookup.types import NEVER, arrow_type, arrow_value, as_key, refuse_nanoseconds
 
-MOST_PARAMETERS = 4_000  # keys of one query; SQLite takes 32,766 values, of which a key may have six
+MOST_PARAMETERS = 4_000  # keys of one query; SQLite allows 32,766 values, and a key may have six
 Result = TypeVar("Result")
-_PASSING = ("locked", "busy", "unable to open", "disk i/o")  # what may pass, of SQLite's errors
+_PASSING = ("locked", "busy", "unable to open", "disk i/o")  # SQLite errors that may be temporary
 
 
 class Database:
-    """Fetches the rows of keys in queries for at most `most` keys, over at most `connections` connections.
+    """Fetches the rows of keys in queries of at most `most` keys, over at most `connections` connections.
 
-    `what` is the name of a table (with its schema before a dot), a SQLAlchemy `Table`, or a SELECT with one
-    bound key, as text or as SQLAlchemy has it. Nothing is opened before the first query.
+    `what` is the name of a table (optionally with its schema and a dot), a SQLAlchemy `Table`, or a SELECT
+    with one bound key, as text or as a SQLAlchemy object. Nothing is opened before the first query.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class Database:
         self.connections = connections
         self.retry = retry or Retry()
         self._engine = url if hasattr(url, "connect") else None
-        self._own = self._engine is None  # a pool that was given is not ours to close
+        self._own = self._engine is None  # a pool passed by the user is not closed here
         self._url = url.url if self._engine is not None else _url(url)
         self._what, self._given, self._columns = what, schema, columns
         self._table: Any = what if isinstance(what, sqlalchemy.Table) else None
         self._one: OneKey | None = None  # of a SELECT
         self._asker: Asker | None = None
-        self._seen: list[str] | None = None  # the columns of a SELECT, once a cursor has told them
+        self._seen: list[str] | None = None  # the columns of a SELECT, once known from a cursor
         if self._table is None and not (isinstance(what, str) and " " not in what.strip()):
             if len(key) > 1:
                 raise PenstockError(
-                    "A SELECT for lookups has one bound key; give a table for composite keys."
+                    "A SELECT for lookups has exactly one bound key; give a table for composite keys."
                 )
             self._one = one_key(what)
         if self._table is not None:
@@ -84,7 +84,7 @@ class Database:
 
     @property
     def engine(self) -> Any:
-        """The pool of connections; each has a time limit for connecting and for statements."""
+        """The connection pool; connecting and statements have a time limit."""
         if self._engine is None:
             name, limit = self._url.get_backend_name(), self.retry.timeout
             options: dict[str, Any] = {"pool_pre_ping": False, "hide_parameters": True}
@@ -102,14 +102,14 @@ class Database:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of the table without its key; of a SELECT only if they were given."""
+        """The columns of the table without its key; for a SELECT, only if they were given."""
         if self._given is not None or self._one is not None:
             return self._given
         return pa.schema([(c.name, arrow_type(c.type)) for c in self._values()])
 
     @property
     def table(self) -> Any:
-        """The table, read from the database's catalogue when it was given by name."""
+        """The table, read from the database's catalogue if it was given by name."""
         if self._table is None:
             self._table = self._try(self._reflected)
             self._check_columns()
@@ -138,10 +138,10 @@ class Database:
 
     @property
     def whole(self) -> bool:
-        """Whether whole floats may be asked for as whole numbers: where keys are only compared by `=`.
+        """Whether whole floats may be requested as whole numbers, because keys are only compared by `=`.
 
-        Not in a SELECT on SQLite, where 1 and 1.0 are two texts to a text column, and one number to others;
-        nor with decimals, which databases compare with floats as floats, and with whole numbers exactly.
+        Not for a SELECT on SQLite, where 1 and 1.0 are two texts in a text column and one number elsewhere;
+        nor for decimals, which databases compare with floats as floats, and with whole numbers exactly.
         """
         if self._one is None:
             from sqlalchemy import types
@@ -158,7 +158,7 @@ class Database:
 
     @property
     def asker(self) -> Asker:
-        """How this database is asked for many keys."""
+        """The way this database is queried for many keys."""
         if self._asker is None:
             dialect, most = self.engine.dialect, self.most
             if self._one is None:
@@ -177,7 +177,7 @@ class Database:
         return self._asker
 
     def fetch(self, keys: list[Key], failed: Any) -> Fetched:
-        """The rows of these keys; a key with several rows is refused."""
+        """Return the rows of these keys; raise an error if a key has several rows."""
         asked, asker = self._asked(keys), self.asker
         self._try(lambda: self._learn(asker), failed)
         parts: list[list[tuple[int, Key]]] = []
@@ -214,7 +214,7 @@ class Database:
         )
 
     def _known(self, answers: list[Answer], failed: Any) -> list[str]:
-        """The columns of a SELECT, from its cursor, so that they are there if it finds nothing."""
+        """Return the columns of a SELECT from its cursor, so that they are known if it finds nothing."""
         if self._seen is None:
             self._seen = next((answer.names for answer in answers if answer.names is not None), None)
         if self._seen is None:
@@ -229,7 +229,7 @@ class Database:
             return None
 
     def _asked(self, keys: list[Key]) -> list[tuple[int, Key]]:
-        """The keys that can be there, as the database compares them, with their number."""
+        """Return the keys that the table may contain, converted for the database, with their numbers."""
         for at, key in enumerate(keys):
             for part, name in zip(key, self.key, strict=True):
                 refuse_nanoseconds(part, name, at)
@@ -251,7 +251,7 @@ class Database:
             asker.learn(connection)
 
     def _query(self, part: list[tuple[int, Key]], failed: Any) -> Answer:
-        """The rows of some keys: in one query, or in several until those without an answer are alone."""
+        """Return the rows of some keys: in one query, or in several that isolate the keys that fail."""
         whole, began = Answer(queries=0), time.perf_counter()
         waiting = [(part, False)]
         while waiting:
@@ -274,7 +274,7 @@ class Database:
         return whole
 
     def _ask(self, part: list[tuple[int, Key]], careful: bool) -> Answer | None:
-        """The answer for some keys; None if one of several has none."""
+        """Return the answer for some keys, or None if one of several fails."""
         try:
             with self.engine.connect() as connection:
                 return self.asker.ask(connection, [key for _, key in part], careful)
@@ -290,7 +290,7 @@ class Database:
         return answer
 
     def _value(self, row: dict[str, Any], schema: pa.Schema | None) -> dict[str, Any]:
-        """A row without its key, as Arrow takes it."""
+        """Convert a row without its key to Arrow's types."""
         if schema is None:
             return {name: value for name, value in row.items() if name not in self.key}
         return {field.name: arrow_value(row.get(field.name), field.type) for field in schema}
@@ -299,16 +299,16 @@ class Database:
         def told(error: Exception) -> None:
             failed(error)
             if self._own and self._passing(error):
-                self.engine.dispose()  # what is left of lost connections
+                self.engine.dispose()  # drop lost connections
 
         try:
             return self.retry.call(action, self._passing, told, reason_of)
         except _sqlalchemy().exc.SQLAlchemyError as error:
             reason = reason_of(error)
-        raise FetchError(f"The database refuses the query: {reason}")  # not chained: its error tells keys
+        raise FetchError(f"The database rejects the query: {reason}")  # not chained: its error contains keys
 
     def _passing(self, error: Exception) -> bool:
-        """Whether an error may be gone at the next attempt."""
+        """Whether an error may be temporary."""
         exc = _sqlalchemy().exc
         if isinstance(error, exc.TimeoutError | exc.InterfaceError | OSError):
             return True
@@ -319,13 +319,13 @@ class Database:
         return isinstance(error, exc.OperationalError) or error.connection_invalidated
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         if self._own and self._engine is not None:
             self._engine.dispose()
 
 
 def _rebased(action: Callable[[], Result], part: list[tuple[int, Key]]) -> Result:
-    """What an action gives; a key that it refuses is told by its number among all."""
+    """Run an action; if it rejects a key, report the key's number among all keys."""
     try:
         return action()
     except KeyRefusedError as error:
@@ -334,7 +334,7 @@ def _rebased(action: Callable[[], Result], part: list[tuple[int, Key]]) -> Resul
 
 
 def database_of(given: Any, url: Any, name: str | None, key: tuple[str, ...], **options: Any) -> Database:
-    """The database behind what a user gives as a table: see `LookupCache`."""
+    """Return the database for the user's argument `table`: see `LookupCache`."""
     sqlalchemy = _sqlalchemy()
     if isinstance(given, tuple | list) and len(given) == 2:
         url, given = given
@@ -345,7 +345,7 @@ def database_of(given: Any, url: Any, name: str | None, key: tuple[str, ...], **
         url, given = given, name
     if url is None:
         raise PenstockError(
-            f"{given!r:.60} is not a table that can be reached; give (URL, table name), 'URL#table', a Table "
+            f"{given!r:.60} is not a supported table; give (URL, table name), 'URL#table', a Table "
             "or SELECT with url=, or a function."
         )
     if given is None:
@@ -360,12 +360,12 @@ def database_of(given: Any, url: Any, name: str | None, key: tuple[str, ...], **
 
 
 def _only_table(database: Database) -> str:
-    """The name of the one table of a database."""
+    """Return the name of the only table of a database."""
     names = database._try(lambda: _sqlalchemy().inspect(database.engine).get_table_names())
     database.close()
     if len(names) != 1:
         raise PenstockError(
-            f"The database has {len(names)} tables ({', '.join(names[:20])}); say which: (URL, table name)."
+            f"The database has {len(names)} tables ({', '.join(names[:20])}); choose one: (URL, table name)."
         )
     return str(names[0])
 
@@ -375,12 +375,12 @@ def _url(given: Any) -> Any:
     try:
         url = sqlalchemy.make_url(given)
     except (sqlalchemy.exc.ArgumentError, ValueError):
-        shown = re.sub(r"//.*@", "//***@", str(given))  # nobody's password in a log
+        shown = re.sub(r"//.*@", "//***@", str(given))  # keep passwords out of logs
         raise PenstockError(
             f"{shown!r:.60} is not the URL of a database, such as sqlite:///file.db or "
-            "postgresql://user@host/name; the port is a number."
+            "postgresql://user@host/name; the port must be a number."
         ) from None
-    # psycopg 3 is the driver that Penstock installs; without a driver SQLAlchemy may look for another.
+    # psycopg 3 is the driver that Penstock installs; by default SQLAlchemy would look for another one.
     return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
 
 
@@ -388,5 +388,5 @@ def _sqlalchemy() -> Any:
     try:
         import sqlalchemy
     except ImportError as error:
-        raise PenstockError("Tables of databases need SQLAlchemy: pip install 'penstock[lookup]'.") from error
+        raise PenstockError("Database tables need SQLAlchemy: pip install 'penstock[lookup]'.") from error
     return sqlalchemy

@@ -1,4 +1,4 @@
-"""Streams as Arrow tables, not by way of pandas, which makes floats of whole numbers with nulls."""
+"""Convert streams to Arrow tables without pandas, which would turn whole numbers with nulls into floats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CANNOT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def to_events(table: Table) -> pa.Table:
-    """A stream as an Arrow table. Errors tell the types of values, never the values.
+    """Convert a stream to an Arrow table. Errors name the types of values, never the values.
 
     >>> from penstock.lookup.events import to_events
     >>> to_events({"id": [9007199254740993, None]})["id"].to_pylist()
@@ -31,8 +31,8 @@ def to_events(table: Table) -> pa.Table:
             raise
         cause = type(error.__cause__ or error).__name__
     raise ColumnError(
-        f"The stream cannot be an Arrow table ({cause}): a column has values of types that do not go "
-        f"together ({_mixed(table)})."
+        f"The stream cannot be converted to an Arrow table ({cause}): a column mixes values of "
+        f"incompatible types ({_mixed(table)})."
     )
 
 
@@ -44,8 +44,8 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     except _CANNOT:
         kinds = _kinds(values)
     raise ColumnError(
-        f"The column {name!r} of the stream cannot be an Arrow column: its values are of type {kinds}, and "
-        "do not go together or are too large. Convert them to one type."
+        f"The column {name!r} of the stream cannot be converted to Arrow: its values are of type {kinds}, "
+        "which are incompatible or too large. Convert them to one type."
     )
 
 
@@ -54,6 +54,6 @@ def _kinds(values: Any) -> str:
 
 
 def _mixed(frame: Any) -> str:
-    """The columns of objects of a DataFrame, with the types of their values."""
+    """Return the object columns of a DataFrame, with the types of their values."""
     found = [f"{name!r}: {_kinds(frame[name])}" for name in frame.columns if frame[name].dtype == object]
     return "; ".join(found) or "none has objects"

@@ -1,4 +1,4 @@
-"""A user's own fetch function as a table: for REST services and key-value stores."""
+"""A user's fetch function as a lookup source: for REST services and key-value stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.lookup.source import Fetched, Key, to_rows
 class Function:
     """Calls a function with lists of at most `most` keys: plain values, or tuples for composite keys.
 
-    It returns a mapping from key to row, or a list with a row per key; a row is a mapping, None for none.
+    It returns a mapping from key to row, or a list with a row per key. A row is a mapping, or None.
     """
 
     call: Callable[[list[Any]], Any]
@@ -62,11 +62,11 @@ class Function:
         return Fetched(to_rows(rows, self.schema), place, seconds, queries)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a function holds no resources."""
 
 
 def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mapping[str, Any] | None]:
-    """A row or None per key, whatever form the answer has."""
+    """Return a row or None per key, whatever the form of the answer."""
     if isinstance(answer, pa.Table | pa.RecordBatch):
         answer = answer.to_pylist()
     elif isinstance(answer, pd.DataFrame):
@@ -87,14 +87,14 @@ def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mappi
     for row in answer:
         if not (isinstance(row, Mapping) and set(names) <= set(row)):
             raise FetchError(
-                f"The fetch function returned {len(answer):,} rows for {len(keys):,} keys, of which not all "
-                f"have the key ({', '.join(names)}); {_wrong(row)}"
+                f"The fetch function returned {len(answer):,} rows for {len(keys):,} keys, and some lack "
+                f"the key ({', '.join(names)}); {_wrong(row)}"
             )
         parts = tuple(row[name] for name in names)
         one = parts[0] if len(parts) == 1 else parts
         if one in by_key:
             raise FetchError(
-                "The fetch function returned several rows for one key; a lookup needs a key that is unique."
+                "The fetch function returned several rows for one key; a lookup needs a unique key."
             )
         by_key[one] = row
     _check_asked(len(by_key.keys() - set(keys)), keys)
@@ -102,13 +102,13 @@ def _aligned(answer: Any, keys: list[Any], names: tuple[str, ...]) -> list[Mappi
 
 
 def _check_asked(strange: int, keys: list[Any]) -> None:
-    """Refuse rows under keys that nobody has asked for: they may be those of keys in another spelling."""
+    """Reject rows for keys that were not requested: they may be requested keys in another spelling."""
     if strange:
         raise FetchError(
-            f"The fetch function returned {strange:,} rows under keys that were not asked for "
-            f"({len(keys):,} were); a row has the key that was asked for, in the same spelling and "
-            "type. Leave out the rows of other keys; return a list with a row or None per key if the table "
-            "spells keys in another way."
+            f"The fetch function returned {strange:,} rows for keys that were not requested "
+            f"({len(keys):,} were). A row must have the requested key, in the same spelling and "
+            "type. Omit the rows of other keys, or return a list with a row or None per key if the table "
+            "spells keys differently."
         )
 
 
@@ -121,5 +121,5 @@ def _row(row: Any) -> Mapping[str, Any] | None:
 def _wrong(given: Any) -> str:
     return (
         "A fetch function returns a mapping from key to row, a list with a row or None per key, or a table "
-        f"with the key columns; a row is a mapping. It returned a value of type {type(given).__name__}."
+        f"with the key columns; a row is a mapping. This one returned a {type(given).__name__}."
     )

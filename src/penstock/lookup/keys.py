@@ -1,4 +1,4 @@
-"""The keys of a batch: each once, and the numbers by which a cache knows them."""
+"""The distinct keys of a batch, and the numbers by which a cache identifies them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HALVES = struct.Struct("<qq")
 
 @dataclass(frozen=True)
 class Keys:
-    """`code` has per row the number of its key in this batch, -1 if any part of it is null.
+    """`code` has the number of each row's key in this batch, or -1 if any part of the key is null.
 
-    `keys` are the distinct ones. A cache knows a key by `ids`: itself if it is one whole number, half of a
-    digest otherwise; `checks` is the other half, by which two keys with one id are told apart.
+    `keys` are the distinct keys. A cache identifies a key by `ids`: the key itself if it is one whole number,
+    else half of a digest. `checks` is the other half, which distinguishes two keys with the same id.
     """
 
     code: np.ndarray
@@ -32,17 +32,17 @@ class Keys:
 
     @property
     def values(self) -> np.ndarray:
-        """The numbers that keys are, NaN for those that are none."""
+        """Return the numeric values of the keys, NaN for keys that are not numbers."""
         return np.array([_number(key) for key in self.keys], np.float64)
 
     @property
     def count(self) -> int:
-        """How many distinct keys there are."""
+        """Number of distinct keys."""
         return len(self.keys)
 
 
 def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Keys:
-    """The keys of a table in these columns; `whole` makes whole numbers of floats that are.
+    """Return the keys of a table in these columns; `whole` converts whole floats to whole numbers.
 
     >>> from penstock.lookup.keys import keys_of
     >>> found = keys_of({"id": [7, 9, 7]}, ("id",))
@@ -66,7 +66,7 @@ def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Keys:
 
 
 def id_of(value: Any) -> int:
-    """By which a cache knows a key of one part.
+    """Return the number by which a cache identifies a key of one part.
 
     >>> from penstock.lookup.keys import id_of
     >>> id_of(7), id_of(7.0), id_of("7") == id_of("7")
@@ -90,5 +90,5 @@ def _number(key: Key) -> float:
 
 
 def _whole(value: Any) -> Any:
-    """Whole floats as whole numbers, since nulls make floats of numbers; beyond 2^53 they may be rounded."""
+    """Convert whole floats to whole numbers, since nulls turn numbers into floats; not beyond 2^53."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value

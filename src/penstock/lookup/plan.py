@@ -1,4 +1,4 @@
-"""`plan_lookup`: how large a cache must be, and under which policy, from a trace of requests."""
+"""`plan_lookup`: find the cache size and policy for a trace of requests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SHARES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)  # of the distinct keys, if no sizes
 
 @dataclass(frozen=True)
 class LookupRow:
-    """What one policy did with one size."""
+    """The hits of one policy with one size."""
 
     policy: str
     size: int  # entries
     hits: int
     requests: int
-    offline: bool  # it knew the whole trace beforehand
+    offline: bool  # the policy knows the whole trace in advance
 
     @property
     def hit_rate(self) -> float:
@@ -37,7 +37,7 @@ class LookupRow:
 
 @dataclass(frozen=True)
 class LookupPlan:
-    """Hits of every policy and size; `answer` is the smallest size that reaches the target."""
+    """Hits for every policy and size; `answer` is the smallest size that reaches the target."""
 
     rows: list[LookupRow]
     keys: int  # distinct
@@ -46,20 +46,20 @@ class LookupPlan:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Hit rates, policies down and sizes across."""
+        """Hit rates, with policies as rows and sizes as columns."""
         frame = pd.DataFrame([{"policy": r.policy, "size": r.size, "rate": r.hit_rate} for r in self.rows])
         order = list(dict.fromkeys(row.policy for row in self.rows))
         return frame.pivot(index="policy", columns="size", values="rate").loc[order]
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The rows as JSON, written to a file if one is given."""
+        """Return the rows as JSON, and write them to a file if given."""
         text = json.dumps([{**asdict(row), "hit_rate": row.hit_rate} for row in self.rows], indent=2) + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
     def plot(self, path: str | Path) -> None:
-        """The hit rate over the size, a line per policy, as PNG."""
+        """Plot the hit rate against the size, a line per policy, as PNG."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -87,8 +87,8 @@ def plan_lookup(
 ) -> LookupPlan:
     """Replay a trace of requests, a sequence of keys or a table of key columns, through several caches.
 
-    With a target, the smallest size by which an online policy reaches that hit rate is searched for among
-    all sizes; policies that know the future show what is possible and do not count.
+    With a target, `answer` is the smallest size, among all sizes, with which an online policy reaches that
+    hit rate. Policies that know the future only show what is possible.
 
     >>> import penstock as ps
     >>> plan = ps.plan_lookup([1, 2, 1, 3, 1, 2] * 9, sizes=[1, 2], policies=["lru", "lfd"], target=0.9)
@@ -107,7 +107,7 @@ def plan_lookup(
     wanted = list(dict.fromkeys(entries_of(size) for size in sizes))
     names = list(dict.fromkeys(caching_names() if policies is None else policies))
     if not wanted or not names:
-        raise PenstockError("A plan needs one size and one policy at least.")
+        raise PenstockError("A plan needs at least one size and one policy.")
     specs = {name: caching_policy(name) for name in names}
 
     def replayed(name: str, size: int) -> LookupRow:
@@ -135,7 +135,7 @@ def _smallest(
     target: float,
     replayed: Callable[[str, int], LookupRow],
 ) -> LookupRow | None:
-    """By bisection, policy by policy: a size is tried only below the best so far."""
+    """Bisect policy by policy; only sizes below the best so far are tried."""
     best: LookupRow | None = None
     for name in names:
         mine = sorted((row for row in rows if row.policy == name), key=lambda row: row.size)

@@ -1,8 +1,8 @@
-"""Many keys at once on PostgreSQL: the SELECT for one key, LATERAL to a relation of keys with ordinals.
+"""Query PostgreSQL for many keys at once: the one-key SELECT, LATERAL to a relation of keys with ordinals.
 
-Keys are sent as texts and cast on the server: a text to the type that the server infers for the one-key
-statement, any other value to the type that it has in PostgreSQL. So the server compares as it would for one
-key, and a row belongs to the ordinal it came with.
+Keys are sent as text and cast on the server: texts to the type that the server infers for the one-key
+statement, any other value to its own type in PostgreSQL. So the server compares as it would for one key, and
+a row belongs to the ordinal it comes with.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INFERRED = """
 
 
 class Lateral:
-    """Asks PostgreSQL for many keys in one statement."""
+    """Queries PostgreSQL for many keys in one statement."""
 
     def __init__(self, statement: OneKey, most: int) -> None:
         self.statement, self.most = statement, most
@@ -63,12 +63,12 @@ class Lateral:
             found = connection.execute(sa.text(_INFERRED), {"name": name}).scalars().all()
             bare.exec_driver_sql(f"DEALLOCATE {name}")
         except (sa.exc.ProgrammingError, sa.exc.NotSupportedError, sa.exc.CompileError):
-            connection.rollback()  # the server cannot tell; what is wrong is told when keys are asked for
+            connection.rollback()  # the server cannot infer types; the query itself will report the error
             return (None,) * count
         return tuple(found) if len(found) == count else (None,) * count
 
     def groups(self, keys: list[Key]) -> list[list[int]]:
-        """The numbers of the keys that can be asked for together: those of one type."""
+        """Return groups of key numbers that can be queried together: keys of one type."""
         found: dict[tuple[str, ...], list[int]] = {}
         for at, key in enumerate(keys):
             found.setdefault(self._types(key, at), []).append(at)
@@ -79,11 +79,11 @@ class Lateral:
         return tuple(_type_of(part, inferred, at) for part, inferred in zip(key, self._inferred, strict=True))
 
     def columns(self, connection: Any) -> list[str] | None:
-        """Those of the statement for no keys."""
+        """Return the columns of the statement without keys."""
         return self.ask(connection, [], False).names
 
     def reads(self, connection: Any, key: Key) -> bool:
-        """Whether the server can read a key as the types that it has in the statement."""
+        """Whether the server can cast a key to the types in the statement."""
         import sqlalchemy as sa
 
         casts = ", ".join(f"CAST(CAST(:k{i} AS text) AS {kind})" for i, kind in enumerate(self._types(key)))
@@ -97,10 +97,10 @@ class Lateral:
         return True
 
     def ask(self, connection: Any, keys: list[Key], careful: bool) -> Answer:
-        """The rows of keys of one group.
+        """Return the rows of keys of one group.
 
-        Carefully, the statement is run for each key by itself. Otherwise the server may join as it likes, and
-        compute for rows that no key asks for what fails for them only.
+        If `careful`, the statement is run separately for each key. Otherwise the server may choose any join
+        order, and evaluate failing expressions for rows that no key requests.
         """
         import sqlalchemy as sa
 
@@ -140,7 +140,7 @@ class Lateral:
 
 
 def _type_of(value: Any, inferred: str | None, at: int) -> str:
-    """The type of a key in PostgreSQL."""
+    """Return the PostgreSQL type of a key."""
     if isinstance(value, str):
         return inferred or "text"
     if isinstance(value, bool):
@@ -177,7 +177,7 @@ _TYPES: dict[type, str] = {
 
 
 def _text_of(value: Any) -> str:
-    """A key as the input function of its type reads it."""
+    """Return a key as the input function of its type reads it."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, datetime.datetime):

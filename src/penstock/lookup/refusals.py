@@ -1,23 +1,23 @@
-"""What may be told of a database's errors: their kind, and their words where these have no keys or values."""
+"""Describe database errors without disclosing keys or values."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Classes of SQLSTATE whose words are of connections, rights, statements and resources: statements have no
-# keys, which are bound. Those of data (22), constraints (23) and raised by functions (P0) tell values.
+# SQLSTATE classes whose messages are about connections, privileges, statements and resources. Statements
+# contain no keys, which are bound. Messages on data (22), constraints (23) and functions (P0) contain values.
 _WORDED = ("08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58")
 
-# Of those of data: texts that are no value of a type, or in no encoding.
+# Data errors for texts that are not a value of the type or not in the encoding.
 _UNREADABLE = ("22007", "22018", "22021", "22P02", "22P03", "22P04", "22P05")
-# Of SQLite's words for a value that it cannot compute with, those without the value.
+# SQLite messages about values it cannot compute with that do not contain the value.
 _SQLITE_WORDS = ("integer overflow", "string or blob too big", "datatype mismatch", "malformed JSON")
 
 
 class KeyFaultError(Exception):
-    """A query fails with one of its keys. `reason` has neither keys nor values.
+    """A query fails for one of its keys. `reason` contains neither keys nor values.
 
-    `unreadable` says that a text cannot be read: the key, if it is one.
+    `unreadable` says that a text cannot be read, such as the key.
     """
 
     def __init__(self, reason: str, unreadable: bool) -> None:
@@ -26,7 +26,7 @@ class KeyFaultError(Exception):
 
 
 def fault_of(error: Any) -> KeyFaultError:
-    """What a driver's error with some keys is.
+    """Classify a driver's error for some keys.
 
     >>> from penstock.lookup.refusals import fault_of
     >>> fault_of(ValueError("invalid input for type uuid: 'secret'"))
@@ -44,7 +44,7 @@ def fault_of(error: Any) -> KeyFaultError:
 
 
 def reason_of(error: Any) -> str:
-    """Why a database refuses, without keys or values.
+    """Return why a database rejects a query, without keys or values.
 
     >>> from penstock.lookup.refusals import reason_of
     >>> reason_of(ValueError("invalid input for type uuid: 'secret'"))
@@ -60,7 +60,7 @@ def reason_of(error: Any) -> str:
         if words and str(state)[:2] in _WORDED:
             return _line(words)
         return f"{kind} (SQLSTATE {state})"
-    if hasattr(cause, "sqlite_errorname"):  # keys that SQLite cannot read are told apart before
+    if hasattr(cause, "sqlite_errorname"):  # keys that SQLite cannot read are handled earlier
         return _line(cause)
     if isinstance(error, sa.exc.OperationalError | sa.exc.TimeoutError | OSError):
         return _line(cause) or kind  # the connection

@@ -1,4 +1,4 @@
-"""Tries again with back-off until a deadline."""
+"""Retry with exponential back-off until a deadline."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.errors import FetchError
 
 Result = TypeVar("Result")
 
-LONGEST = 2.0  # seconds between two attempts
+LONGEST = 2.0  # maximum seconds between two attempts
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How long to try: `timeout` seconds in all, with pauses that double from `backoff` seconds on."""
+    """How long to retry: `timeout` seconds in total, with pauses that double from `backoff` seconds."""
 
     timeout: float = 30.0
     backoff: float = 0.05
@@ -29,9 +29,9 @@ class Retry:
         failed: Callable[[Exception], None] = lambda error: None,
         describe: Callable[[Exception], str] | None = None,
     ) -> Result:
-        """The result of an action that may fail for a while; `failed` is told of every failure.
+        """Return the result of an action that may fail temporarily; `failed` is called with every failure.
 
-        Errors that may tell keys have a `describe`: its words stand for them, and they are not chained.
+        `describe` replaces the message of errors that may contain keys; these errors are not chained.
 
         >>> from penstock.lookup.retry import Retry
         >>> tries = []
@@ -61,9 +61,9 @@ class Retry:
             time.sleep(min(pause * random.uniform(0.5, 1.0), left))
             pause = min(2 * pause, LONGEST)
         raise FetchError(
-            f"The table did not answer within {self.timeout:g} s ({attempts} attempts): {reason}. Keys "
-            "that are cached are still answered; give a longer timeout, or try the batch again when the "
-            "database is back."
+            f"The table did not answer within {self.timeout:g} s ({attempts} attempts): {reason}. Cached "
+            "keys are still answered. Give a longer timeout, or retry the batch when the database is "
+            "available again."
         ) from cause
 
 

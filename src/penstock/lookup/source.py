@@ -1,4 +1,4 @@
-"""What a lookup asks: anything that finds the rows of some keys."""
+"""The interface of lookup sources: anything that returns the rows of some keys."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Key = tuple[Any, ...]
 
 @dataclass
 class Fetched:
-    """The rows of some keys, without the key columns; per key its row, -1 if it has none."""
+    """The rows of some keys, without the key columns; and per key its row number, -1 if it has none."""
 
     rows: pa.Table
     place: np.ndarray
-    seconds: np.ndarray  # what the fetch of each key took; a query's time is shared by its keys
+    seconds: np.ndarray  # fetch time per key; the time of a query is divided among its keys
     queries: int = 0
-    malformed: tuple[int, ...] = ()  # the numbers of keys that the table cannot read; they have no row
-    failed: tuple[tuple[int, str], ...] = ()  # those for which the query fails otherwise, with the reason
+    malformed: tuple[int, ...] = ()  # numbers of keys that the table cannot read; they have no row
+    failed: tuple[tuple[int, str], ...] = ()  # numbers of keys whose query fails otherwise, with the reason
 
 
 class KeyRefusedError(ColumnError):
-    """A key that cannot be asked for, known by its number among those that were: its value is not told."""
+    """A key that cannot be queried, identified by its number; the value is not disclosed."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text.format(row=f"request {at}"))
@@ -35,27 +35,27 @@ class KeyRefusedError(ColumnError):
 
 
 class Source(Protocol):
-    """Where rows come from. A source can be pickled, and opens what it needs when it is first asked."""
+    """A source of rows. It can be pickled, and opens its resources at the first query."""
 
     key: tuple[str, ...]
 
     @property
     def whole(self) -> bool:
-        """Whether a float that is a whole number may be asked for as that number: it finds the same row."""
+        """Whether a whole float may be requested as a whole number, because it finds the same row."""
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of its rows without the key; None if only the rows can tell."""
+        """Return the columns of its rows without the key, or None if only rows can tell."""
 
     def fetch(self, keys: list[Key], failed: Any) -> Fetched:
-        """The rows of these keys, each once; `failed` is called with every failure that is tried again."""
+        """Return the rows of these distinct keys; `failed` is called with every failure that is retried."""
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 def to_rows(rows: list[dict[str, Any]], schema: pa.Schema | None, known: Sequence[str] = ()) -> pa.Table:
-    """Rows as a table of these columns, or of those they have; `known` ones are there without rows, too.
+    """Convert rows to a table of these columns, or of their own; `known` columns exist even without rows.
 
     >>> from penstock.lookup.source import to_rows
     >>> to_rows([{"a": 1}, {"a": None, "b": "x"}], None).column_names
@@ -72,10 +72,10 @@ def to_rows(rows: list[dict[str, Any]], schema: pa.Schema | None, known: Sequenc
             kind = "one type" if schema is None else str(schema.field(name).type)
             kinds = sorted({type(value).__name__ for value in values if value is not None})
             fault = ColumnError(
-                f"The column {name!r} of the table has values that do not fit {kind}; they are of type "
+                f"The column {name!r} of the table has values that do not fit {kind}; their types are "
                 f"{', '.join(kinds)}. Give the types with schema=."
             )
         else:
             continue
-        raise fault  # not within `except`: Arrow's errors tell values
+        raise fault  # outside `except`: Arrow's errors contain values
     return pa.table(columns, names=names) if schema is None else pa.table(columns, schema=schema)

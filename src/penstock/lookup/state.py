@@ -1,9 +1,9 @@
-"""The state of a lookup: which keys are cached, their rows, and how a batch of events is answered.
+"""The state of a lookup: the cached keys and their rows, and how a batch of events is answered.
 
-A batch is answered in two steps. First every row that is not at hand is fetched, which may fail and then has
-changed nothing. Then the requests go through the cache one by one, whatever was fetched together. Rows stay
-in an Arrow table in which every entry of the cache knows its place; rows that nobody knows any more are
-swept out when they are a fifth of it.
+A batch is answered in two steps. First all missing rows are fetched; if that fails, nothing has changed. Then
+the requests pass through the cache one by one, whatever was fetched together. Rows are stored in an Arrow
+table, and every cache entry has the number of its row. Rows without an entry are removed when they make up a
+fifth of the table.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from penstock.states.snapshot import pack, unpack
 if TYPE_CHECKING:
     from penstock.lookup.cache import LookupCache
 
-ENTRY_BYTES = 160  # what an entry takes besides its row: index, ranking, place, age
-SLACK = 1.25  # rows that have left may take a fifth of all
-COUNTS_SHARE = 0.2  # of a byte budget: for key counts
-CHOOSING_SHARE = 0.05  # of a byte budget: for the small caches by which a policy is chosen
+ENTRY_BYTES = 160  # bytes of an entry besides its row: index, ranking, row number, age
+SLACK = 1.25  # rows without an entry may take a fifth of all
+COUNTS_SHARE = 0.2  # share of a byte budget for key counts
+CHOOSING_SHARE = 0.05  # share of a byte budget for the small caches that choose a policy
 CHUNKS = 16  # Arrow pieces of the rows
 
-ABSENT = -1  # the place of a key that the table does not have
-UNLOADED = -2  # the place of a key whose row was not in the snapshot
+ABSENT = -1  # row number of a key that is not in the table
+UNLOADED = -2  # row number of a key whose row was not in the snapshot
 
 
 @dataclass(frozen=True)
 class LookupIdentity:
-    """What a snapshot says of the lookup it is of."""
+    """Identifies the lookup that a snapshot belongs to."""
 
     key: tuple[str, ...]
     policy: str
@@ -60,7 +60,7 @@ class LookupIdentity:
 
 
 class LookupState:
-    """A cache in use. `LookupCache.start` makes one.
+    """A cache in use; `LookupCache.start` makes one.
 
     >>> import penstock as ps
     >>> names = {1: "tea", 2: "milk"}
@@ -81,11 +81,11 @@ class LookupState:
         self._since = np.zeros(size)  # when it was fetched
         self._cost = np.zeros(size)
         self._rows: pa.Table | None = None
-        self._told = LookupStats()  # what the cache itself does not count
-        self._guard = threading.Lock()  # fetches may run side by side
+        self._told = LookupStats()  # counts that the cache itself does not keep
+        self._guard = threading.Lock()  # fetches may run concurrently
 
     def process(self, events: Table, on: str | tuple[str, ...]) -> pa.Table:
-        """The events of a batch with the columns of the table. If it fails, nothing has changed.
+        """Return the events of a batch with the columns of the table. If it fails, nothing has changed.
 
         >>> import penstock as ps
         >>> lookup = ps.LookupCache(lambda keys: {}, key="id", budget=2, policy="lru", missing="error")
@@ -110,7 +110,7 @@ class LookupState:
             place[wanted] = np.where(fetched.place >= 0, fetched.place + first, ABSENT)
         self._refuse_missing(keys, place)
 
-        # From here on nothing fails.
+        # Nothing fails from here on.
         since, cost = np.where(at_hand, self._since[slot], now), np.where(at_hand, self._cost[slot], 0.0)
         if fetched is not None:
             cost[wanted] = fetched.seconds
@@ -127,7 +127,7 @@ class LookupState:
         return out
 
     def _known(self, keys: Keys) -> tuple[np.ndarray, np.ndarray]:
-        """Per key its slot, and whether it is to be left out of the cache since another has its id."""
+        """Return the slot of each key, and whether to bypass the cache because another key has its id."""
         slot = self._cache.slots(keys.ids)
         aside = (slot > 0) & (self._check[slot] != keys.checks)
         slot = np.where(aside, 0, slot)
@@ -171,33 +171,33 @@ class LookupState:
         return fetched
 
     def _tell_failed(self, count: int, where: str, reason: str) -> None:
-        told = f"The query fails for {count:,} of the keys, the first of {where}: {reason}"
+        told = f"The query fails for {count:,} of the keys, the first in {where}: {reason}"
         if self.spec.malformed == "error":
             raise FetchError(
-                f'{told} (malformed="error"). Let the SELECT avoid it, such as by NULLIF or CASE.'
+                f'{told} (malformed="error"). Change the SELECT to avoid it, for example by NULLIF or CASE.'
             )
         if not self._told.failed_keys:
             warnings.warn(
-                f"{told}. They have no row and are counted as `failed_keys`. Let the SELECT avoid it, "
-                'such as by NULLIF or CASE; malformed="error" ends the run instead.',
+                f"{told}. They have no row and are counted as `failed_keys`. Change the SELECT to avoid it, "
+                'for example by NULLIF or CASE; malformed="error" stops the run instead.',
                 stacklevel=5,
             )
 
     def _tell_malformed(self, count: int, where: str) -> None:
         told = (
-            f"The table cannot read {count:,} of the keys that were asked for, the first of "
-            f"{where}: as a text that is not a UUID where the table has UUIDs"
+            f"The table cannot read {count:,} of the requested keys, the first in "
+            f"{where}: for example a text that is not a UUID in a UUID column"
         )
         if self.spec.malformed == "error":
             raise FetchError(f'{told} (malformed="error").')
         if not self._told.malformed:
             warnings.warn(
-                f'{told}. They have no row and are counted as `malformed`; malformed="error" refuses them.',
+                f'{told}. They have no row and are counted as `malformed`; malformed="error" rejects them.',
                 stacklevel=5,
             )
 
     def _with(self, fetched: Fetched | None) -> tuple[pa.Table | None, int]:
-        """The rows there are with those that were fetched behind them, and where these begin."""
+        """Append fetched rows to the existing ones; return them and the number of the first new row."""
         if self._rows is None:
             schema = self.spec.source.schema
             self._rows = None if schema is None else schema.empty_table()
@@ -210,7 +210,7 @@ class LookupState:
     def _refuse_values(self, keys: Keys) -> None:
         if self.spec.policy.needs_whole_stream and np.isnan(keys.values).any():
             raise ColumnError(
-                f"{self.spec.policy.name}: the model is one of numbers, but there are keys that are not "
+                f"{self.spec.policy.name}: the model is for numbers, but some keys are not "
                 "numbers. Use Stationary, or no model."
             )
 
@@ -225,7 +225,7 @@ class LookupState:
             raise MissingKeyError(f'No row for the key of {where} (missing="error").')
 
     def _costs(self, keys: Keys, measured: np.ndarray) -> np.ndarray | None:
-        """What a miss of each key costs."""
+        """Return the cost of a miss of each key."""
         cost = self.spec.cost
         if cost is None:
             return None
@@ -240,7 +240,7 @@ class LookupState:
     def _answer(
         self, keys: Keys, aside: np.ndarray, place: np.ndarray, since: np.ndarray, costs: np.ndarray | None
     ) -> None:
-        """Every request through the cache, and the entries brought up to date."""
+        """Pass every request through the cache, and update the entries."""
         code = keys.code[keys.code >= 0]
         asked = code[~aside[code]]
         self._told.misses += len(code) - len(asked)
@@ -252,7 +252,7 @@ class LookupState:
             keys.values[asked] if self.spec.policy.reads_values else None,
         )
         slots, last = np.unique(found.slot[::-1], return_index=True)
-        holds = asked[len(asked) - 1 - last]  # the last request that used a slot is for the key it has now
+        holds = asked[len(asked) - 1 - last]  # the last request that used a slot has the key now in it
         slots, holds = slots[slots > 0], holds[slots > 0]
         self._place[slots], self._check[slots] = place[holds], keys.checks[holds]
         self._since[slots] = since[holds]
@@ -260,7 +260,7 @@ class LookupState:
             self._cost[slots] = costs[holds]
 
     def _sizes(self, keys: Keys, place: np.ndarray) -> np.ndarray:
-        """What the entry of each key takes."""
+        """Return the bytes of each key's entry."""
         sizes = np.full(keys.count, ENTRY_BYTES, np.int64)
         there = np.flatnonzero(place >= 0)
         if len(there) and self._rows is not None and self._rows.num_columns:
@@ -268,8 +268,8 @@ class LookupState:
         return sizes
 
     def _joined(self, table: pa.Table, keys: Keys, place: np.ndarray, rows: pa.Table | None) -> pa.Table:
-        """The events with their rows."""
-        at = np.append(place, ABSENT)[keys.code]  # a null key has the last
+        """Return the events with their rows."""
+        at = np.append(place, ABSENT)[keys.code]  # a null key takes the last one
         if self.spec.missing == "drop":
             kept = np.flatnonzero(at >= 0)
             table, at = table.take(pa.array(kept)), at[kept]
@@ -284,7 +284,7 @@ class LookupState:
         return table
 
     def _sweep(self) -> None:
-        """Forget the rows of keys that have left."""
+        """Remove the rows of evicted keys."""
         if self._rows is None:
             return
         live = self._cache.held
@@ -322,7 +322,7 @@ class LookupState:
         )
 
     def snapshot(self, rows: bool = True) -> bytes:
-        """The state as bytes; without rows only the keys and what ranks them, for rows can be fetched again.
+        """Return the state as bytes; without rows, only keys and scores, since rows can be fetched again.
 
         >>> import penstock as ps
         >>> lookup = ps.LookupCache(lambda keys: {1: {"name": "tea"}}, key="id", budget=9, policy="lru")
@@ -345,13 +345,11 @@ class LookupState:
         return pack(self._identity, entries, policy, extra)
 
     def restore(self, data: bytes) -> LookupState:
-        """Go on where a snapshot of the same lookup stopped; what was here before is gone."""
+        """Continue from a snapshot of the same lookup; the current content is replaced."""
         identity, entries, policy, extra = unpack(data, LookupIdentity, Entries)
         with looked_over():
             if identity != self._identity:
-                raise SnapshotError(
-                    f"The snapshot is of another lookup: {identity}, and not {self._identity}."
-                )
+                raise SnapshotError(f"The snapshot is of another lookup: {identity}, not {self._identity}.")
             kept = [extra[name] for name in ("place", "check", "since", "cost")]
             fresh = [self._place, self._check, self._since, self._cost]
             check_shapes(tuple(kept), tuple(fresh), "the entries")
@@ -370,7 +368,7 @@ class LookupState:
         return LookupIdentity(spec.key, spec.policy.spell(), repr(spec.budget))
 
     def check(self) -> None:
-        """Assert the invariants: the cache's own, and every entry's row is there."""
+        """Assert the invariants: those of the cache, and that every entry's row exists."""
         self._cache.check()
         held = self._cache.held
         rows = 0 if self._rows is None else self._rows.num_rows
@@ -382,17 +380,17 @@ class LookupState:
 
 
 def _row(keys: Keys, number: int) -> str:
-    """Where a key is asked for first; the key itself is not told, for logs are read by many."""
+    """Describe where a key is first requested, without the key itself, since logs have many readers."""
     return f"row {int(np.argmax(keys.code == number))} of the batch"
 
 
 def _cache_of(spec: LookupCache, requests: Any) -> Cache:
-    """The cache of a budget in entries or in bytes."""
+    """Return the cache for a budget in entries or bytes."""
     options: dict[str, Any] = {"requests": requests, "seed": spec.seed, "costs": spec.cost is not None}
     options["number"] = lambda value: np.int64(id_of(value))
     if spec.policy.needs_future and requests is None:
         raise PenstockError(
-            f"{spec.policy.name} needs all requests before the first: use run(), or another policy."
+            f"{spec.policy.name} needs all requests in advance: use run(), or another policy."
         )
     if isinstance(spec.budget, Tuples):
         return Cache(spec.policy, spec.budget, **options)
@@ -400,7 +398,7 @@ def _cache_of(spec: LookupCache, requests: Any) -> Cache:
     choosing = int(CHOOSING_SHARE * spec.budget.n) if spec.policy.chooses else 0
     limit = int((spec.budget.n - counts - choosing) / SLACK) - 64 * ENTRY_BYTES // 8
     if limit < ENTRY_BYTES:
-        raise BudgetError(f"{spec.budget} are too few for one entry; give 4 KiB at least.")
+        raise BudgetError(f"{spec.budget} is too small for one entry; give at least 4 KiB.")
     return Cache(
         spec.policy,
         Tuples(max(1, limit // ENTRY_BYTES)),

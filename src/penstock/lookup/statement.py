@@ -1,4 +1,4 @@
-"""A SELECT for one key, and the same SELECT with something else in the places where the key is bound."""
+"""A SELECT for one key, and how to put another expression in place of the bound key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 
-# What is not searched for parameters: texts, quoted names and comments; then casts, escapes and parameters.
+# Not searched for parameters: texts, quoted names and comments; then casts, escapes and parameters.
 _TOKEN = re.compile(
     r"""(?P<skip> [eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*`
           | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | :: )
@@ -21,16 +21,16 @@ _AFTER = re.compile(
     r"\s*($|[);]|(and|or|limit|offset|order|group|having|union|intersect|except|for|fetch)\b)", re.I
 )
 _BEFORE = re.compile(r"(?<![<>!=~*])=\s*$")
-_TAKEN = re.compile(r"(?<![:\w\x5c])(:[\w$]+)(?![:\w$])")  # what SQLAlchemy's text() takes for a parameter
+_TAKEN = re.compile(r"(?<![:\w\x5c])(:[\w$]+)(?![:\w$])")  # what SQLAlchemy's text() reads as a parameter
 
 
 @dataclass(frozen=True)
 class OneKey:
-    """A SELECT that finds the rows of one key: a text, or a SELECT of SQLAlchemy.
+    """A SELECT that finds the rows of one key, as text or as a SQLAlchemy SELECT.
 
-    `pieces` is the text around the places of the key. `names` are the parameters of a SELECT of SQLAlchemy
-    and `kinds` their types, one for each part of the key. `compares` says whether the key is only ever
-    compared by `=`; then a whole number and an equal float find the same rows.
+    `pieces` is the text around the places of the key. `names` are the parameters of a SQLAlchemy SELECT and
+    `kinds` their types, one per part of the key. If `compares`, the key is only compared by `=`, so a
+    whole number and an equal float find the same rows.
     """
 
     names: tuple[str, ...]
@@ -41,11 +41,11 @@ class OneKey:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text."""
+        """Whether it is given as text."""
         return self.select is None
 
     def text_with(self, place: str) -> str:
-        """The text of the statement with `place` where the key is.
+        """Return the text of the statement with `place` in place of the key.
 
         >>> from penstock.lookup.statement import one_key
         >>> one_key("SELECT ':x' FROM a WHERE id = :id::int").text_with("($1)")
@@ -54,11 +54,11 @@ class OneKey:
         return place.join(self.pieces)
 
     def escaped_with(self, place: str) -> str:
-        """As `text_with`, for SQLAlchemy's `text`, which would take more than the key for parameters."""
+        """Like `text_with`, escaped for SQLAlchemy's `text`, which would find further parameters."""
         return place.join(_TAKEN.sub(r"\\\1", piece) for piece in self.pieces)
 
     def select_with(self, places: tuple[Any, ...]) -> Any:
-        """The SELECT of SQLAlchemy with these expressions where the parts of the key are."""
+        """Return the SQLAlchemy SELECT with these expressions in place of the parts of the key."""
         import sqlalchemy as sa
         from sqlalchemy.sql import operators, visitors
 
@@ -81,7 +81,7 @@ class OneKey:
 
 
 def one_key(statement: Any) -> OneKey:
-    """A SELECT with one bound key, as text or as SQLAlchemy has it.
+    """Parse a SELECT with one bound key, as text or as a SQLAlchemy object.
 
     >>> from penstock.lookup.statement import one_key
     >>> one_key("SELECT name FROM items WHERE id = :id").compares
@@ -102,7 +102,7 @@ def one_key(statement: Any) -> OneKey:
 
 
 def of_table(columns: list[Any], values: list[Any]) -> OneKey:
-    """The SELECT of these values of a table by its key columns."""
+    """Return the SELECT of these columns of a table by its key columns."""
     import sqlalchemy as sa
 
     names = tuple(f"penstock_key_{i}" for i in range(len(columns)))

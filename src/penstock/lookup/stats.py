@@ -1,4 +1,4 @@
-"""What a lookup tells: its counts, also under the names that users of stream engines know."""
+"""The counts of a lookup, also under the metric names that stream engines use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.engine.policy_race import Choice
 
 @dataclass
 class LookupStats:
-    """Counts of a lookup. Requests without a key (null) are asked of nobody and counted apart.
+    """Counts of a lookup. Requests with a null key are not looked up and counted separately.
 
     >>> from penstock.lookup import LookupStats
     >>> stats = LookupStats(hits=3, misses=1)
@@ -22,24 +22,24 @@ class LookupStats:
 
     hits: int = 0
     misses: int = 0
-    queries: int = 0  # round trips that were answered
+    queries: int = 0  # successful round trips
     nulls: int = 0
-    absent: int = 0  # requests whose key the table does not have
-    malformed: int = 0  # keys that were asked for and that the table cannot read; they have no row
-    failed_keys: int = 0  # keys for which the query fails otherwise (a division by zero); they have no row
+    absent: int = 0  # requests whose key is not in the table
+    malformed: int = 0  # requested keys that the table cannot read; they have no row
+    failed_keys: int = 0  # keys whose query fails otherwise (a division by zero); they have no row
     evicted: int = 0
     refused: int = 0  # keys that were not admitted
     loads: int = 0  # keys that were fetched
-    load_failures: int = 0  # round trips that failed and were tried again, or given up
+    load_failures: int = 0  # round trips that failed, whether retried or not
     load_seconds: float = 0.0
     cached_records: int = 0
     cached_bytes: int = 0
     seconds: float = 0.0  # of the whole lookup
-    choice: Choice | None = None  # where the policy follows others
+    choice: Choice | None = None  # if the policy follows others
 
     @property
     def requests(self) -> int:
-        """Requests that have a key."""
+        """Number of requests that have a key."""
         return self.hits + self.misses
 
     @property
@@ -48,7 +48,7 @@ class LookupStats:
         return self.hits / self.requests if self.requests else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """The figures by the names that stream engines give them; times are in milliseconds.
+        """Return the counts under the names that stream engines use; times are in milliseconds.
 
         >>> from penstock.lookup import LookupStats
         >>> list(LookupStats().metrics())[:3]
@@ -75,7 +75,7 @@ class LookupRun:
     stats: LookupStats
 
     def to_pandas(self) -> Any:
-        """The enriched stream as a pandas DataFrame.
+        """Return the enriched stream as a pandas DataFrame.
 
         >>> import pyarrow as pa
         >>> from penstock.lookup import LookupRun, LookupStats

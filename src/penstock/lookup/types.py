@@ -1,4 +1,4 @@
-"""The types of SQL columns in Arrow, and keys as a column of a type takes them."""
+"""Map SQL types to Arrow types, and convert keys to the type of a column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEVER = object()  # a key that no value of the column equals
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """The Arrow type of a SQLAlchemy type; text for what has none.
+    """Return the Arrow type of a SQLAlchemy type; text for types without an equivalent.
 
     >>> from sqlalchemy import types
     >>> from penstock.lookup.types import arrow_type
@@ -45,7 +45,7 @@ def arrow_type(kind: Any) -> pa.DataType:
 
 
 def arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """A value as its Arrow type takes it: what has no type of its own becomes text.
+    """Convert a value for its Arrow type; values without a type of their own become text.
 
     >>> import pyarrow as pa
     >>> from penstock.lookup.types import arrow_value
@@ -62,7 +62,7 @@ def arrow_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def as_key(value: Any, kind: Any, name: str, dialect: str, at: int = 0) -> Any:
-    """A key of the stream as the key column of a table compares it; `NEVER` if nothing there equals it.
+    """Convert a key of the stream for the key column of a table; `NEVER` if no value can equal it.
 
     >>> from sqlalchemy import types
     >>> from penstock.lookup.types import NEVER, as_key
@@ -88,9 +88,9 @@ def as_key(value: Any, kind: Any, name: str, dialect: str, at: int = 0) -> Any:
 
 
 def _as_integer(value: int | float | decimal.Decimal) -> Any:
-    """A number for a column of whole numbers. Beyond 2^53 databases compare as floats, so it stays one.
+    """Convert a number for a whole-number column. Beyond 2^53 databases compare as floats, so it stays one.
 
-    SQLite has no such columns: any of them may hold a fraction.
+    SQLite does not enforce such columns: any of them may hold a fraction.
     """
     if isinstance(value, float):
         if value != value or abs(value) == float("inf"):
@@ -102,27 +102,27 @@ def _as_integer(value: int | float | decimal.Decimal) -> Any:
 
 
 def _as_decimal(value: float, scale: int | None) -> Any:
-    """A float as the whole number that it is, for an index, where no other decimal of this scale equals it.
+    """Convert a whole float to a whole number so that an index is used, if no other decimal equals it.
 
-    Databases compare decimals with floats as floats, of which several decimals may be one.
+    Databases compare decimals with floats as floats, and several decimals may map to one float.
     """
     near = scale is not None and value.is_integer() and abs(value) * 10.0**scale < 2**53
     return int(value) if near else value
 
 
 def refuse_nanoseconds(value: Any, name: str, at: int) -> None:
-    """Databases have microseconds; a key with more would be cut."""
+    """Reject keys with nanoseconds: databases store microseconds and would truncate them."""
     if getattr(value, "nanosecond", 0):
         raise KeyRefusedError(
             at,
             f"The key {name!r} of {{row}} has nanoseconds, but databases have microseconds; round the column "
-            "of the stream, such as by dt.round('us').",
+            "of the stream, for example with dt.round('us').",
         )
 
 
 def _mismatched(value: Any, kind: Any, name: str, at: int) -> KeyRefusedError:
     return KeyRefusedError(
         at,
-        f"The key column {name!r} of the table is of type {kind!r}, but {{row}} asks for a value of type "
+        f"The key column {name!r} of the table is of type {kind!r}, but {{row}} has a value of type "
         f"{type(value).__name__}; cast the column of the stream.",
     )

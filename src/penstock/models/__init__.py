@@ -1,4 +1,4 @@
-"""Models of streams: how likely each value is to come, and what a tuple that waits for it is worth.
+"""Models of streams: the probability of each value, and the benefit of a tuple that waits for it.
 
 >>> from penstock import models
 >>> trend = models.LinearTrend(slope=1, intercept=-1, noise=models.BoundedNormal(sd=1, bound=10))

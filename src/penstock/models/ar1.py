@@ -1,4 +1,4 @@
-"""AR(1): every value leans towards a mean and remembers the one before."""
+"""AR(1): every value depends on the one before and reverts to a mean."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class AR1(Model):
 
     @property
     def mean(self) -> float:
-        """The value that the stream leans towards."""
+        """The long-run mean of the stream."""
         return self.const / (1.0 - self.phi)
 
     @property
     def spread(self) -> float:
-        """The standard deviation of values far apart."""
+        """The long-run standard deviation."""
         return self.sd / math.sqrt(1.0 - self.phi**2)
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
-        """A normal distribution around what is left of the last value's distance from the mean."""
+        """Normal around the mean plus what remains of the last value's distance from it."""
         last = past_of(history).last
         ahead, values = _steps(ahead).astype(np.float64), _values(values)
         kept = np.full(len(ahead), 0.0) if last is None else self.phi**ahead
@@ -76,7 +76,7 @@ class AR1(Model):
         return normal_cell((values[None, :] - mean[:, None]) / self.step, sd[:, None] / self.step)
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """n values, the first from the long-run distribution.
+        """Draw n values, the first from the long-run distribution.
 
         >>> from penstock.models import AR1
         >>> AR1(0.5, 10, 2).sample(4).tolist()
@@ -94,7 +94,7 @@ class AR1(Model):
 
     @classmethod
     def fit(cls, series: ArrayLike) -> AR1:
-        """Maximum likelihood (least squares of each value on the one before).
+        """Fit by maximum likelihood (least squares of each value on the one before).
 
         >>> from penstock.models import AR1
         >>> fitted = AR1.fit(AR1(0.7, 30, 20).sample(5_000))
@@ -105,18 +105,18 @@ class AR1(Model):
 
         found = _series(series, 4)
         if np.ptp(found[:-1]) == 0:
-            raise ModelError("The series does not change, so nothing can be learnt of how; use Stationary.")
+            raise ModelError("The series is constant, so its changes cannot be learnt; use Stationary.")
         fitted = AutoReg(found, lags=1, trend="c").fit()
         const, phi = (float(p) for p in fitted.params)
         if not 0 < abs(phi) < 1:
             raise ModelError(
-                f"The series is not one of AR(1): each value is {phi:.3g} times the one before. Use "
+                f"The series does not follow AR(1): each value is {phi:.3g} times the one before. Use "
                 "RandomWalk or LinearTrend, or models.select."
             )
         return cls(phi, const, math.sqrt(max(float(np.mean(fitted.resid**2)), 1e-4)))
 
     def log_likelihood(self, series: ArrayLike) -> float:
-        """The sum of the logarithms of the probabilities given the value before, the first value left out.
+        """Return the sum of log probabilities given the value before, without the first value.
 
         >>> from penstock.models import AR1
         >>> round(AR1(0.5, 0, 1).log_likelihood([2, 1, 0]), 3)

@@ -1,4 +1,4 @@
-"""What a model of a stream is: what it says of the values to come, given what has come."""
+"""The base class of models: the distribution of coming values, given the past ones."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Floats = NDArray[np.float64]
 
 
 class ModelError(PenstockError):
-    """A model was given parameters, values or a history that it cannot work with."""
+    """A model cannot work with these parameters, values or history."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """A history in short: the time of its last value (the first has time 0), and that value.
+    """A summary of a history: the time of its last value (the first has time 0), and that value.
 
     >>> from penstock.models import Past
     >>> Past(now=9, last=4.0)
@@ -36,7 +36,7 @@ History = Past | Sequence[float] | NDArray[Any]
 
 
 def past_of(history: History) -> Past:
-    """The time and the last value of a history, which may be empty.
+    """Return the time and the last value of a history, which may be empty.
 
     >>> from penstock.models.base import past_of
     >>> past_of([3, 1, 4])
@@ -56,21 +56,21 @@ def past_of(history: History) -> Past:
 class Model:
     """Base of all models. A model is a frozen record of its parameters; it keeps no history.
 
-    Values are whole numbers unless the model has a `step`, of which they are then the multiples. Time counts
-    the values of the stream from 0.
+    Values are whole numbers, or multiples of `step` if the model has one. Time counts the values of the
+    stream from 0.
     """
 
     independent: ClassVar[bool] = True  # values of different times do not depend on each other
-    parameters: ClassVar[int] = 0  # how many are fitted, for the information criterion
+    parameters: ClassVar[int] = 0  # number of fitted parameters, for the information criterion
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
-        """`Pr{X_{t+d} = v | history}` for every d of `ahead` (rows) and every v of `values` (columns)."""
+        """Return `Pr{X_{t+d} = v | history}` for every d of `ahead` (rows) and v of `values` (columns)."""
         raise ModelError(f"{type(self).__name__} has no pmf(); a model must define it.")
 
     def first_reference(self, values: ArrayLike, ahead: int, history: History = ()) -> Floats:
-        """The probability that v comes at t+d and at no time between, for d from 1 to `ahead`.
+        """Return the probability that v occurs at t+d and not between, for d from 1 to `ahead`.
 
-        For independent values it is a product. Otherwise the last value decides what follows, and a visit at
+        For independent values it is a product. Otherwise the last value determines what follows: a visit at
         t+d is a first visit at some t+k followed by a return in d-k steps, which is solved for the first.
         """
         values, ahead = _values(values), _whole("ahead", ahead)
@@ -87,16 +87,16 @@ class Model:
         return np.clip(first, 0.0, 1.0)
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """The first n values of a stream that follows the model."""
+        """Draw the first n values of a stream that follows the model."""
         raise ModelError(f"{type(self).__name__} has no sample(); a model must define it.")
 
     @classmethod
     def fit(cls, series: ArrayLike) -> Model:
-        """The model of this kind that fits a series best."""
+        """Fit a model of this kind to a series."""
         raise ModelError(f"{cls.__name__} has no fit(); choose another model.")
 
     def log_likelihood(self, series: ArrayLike) -> float:
-        """How well the model explains a series: the sum of the logarithms of its probabilities."""
+        """Return how well the model explains a series: the sum of the log probabilities."""
         raise ModelError(f"{type(self).__name__} has no log_likelihood().")
 
 
@@ -141,18 +141,18 @@ def _series(series: ArrayLike, least: int = 2) -> Floats:
 
 
 def _log(p: Floats) -> float:
-    """The sum of logarithms; what the model thinks impossible counts as very improbable."""
+    """Return the sum of logarithms; impossible values count as very improbable."""
     return float(np.log(np.maximum(p, 1e-300)).sum())
 
 
 def normal_cell(offset: ArrayLike, sd: ArrayLike) -> Floats:
-    """The probability that a normal variable with mean 0 rounds to a whole number at this offset from it.
+    """Return the probability that a normal variable with mean 0 rounds to a number at this offset.
 
     >>> from penstock.models.base import normal_cell
     >>> normal_cell([0, 1], 1.0).round(3).tolist()
     [0.383, 0.242]
     """
-    from scipy.special import ndtr  # SciPy takes its time to load
+    from scipy.special import ndtr  # SciPy is slow to import
 
     far = np.abs(np.asarray(offset, np.float64))  # the lower tail keeps its digits
     spread = np.asarray(sd, np.float64)

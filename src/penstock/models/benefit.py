@@ -1,7 +1,7 @@
 """`H_x`: the estimated expected benefit of a tuple (section 5.3), computed in the ways of section 6.1.
 
-`benefit` adds up what the coming steps bring. The others need less: `benefit_later` takes what was known a
-step ago, `benefit_elsewhere` what is known of another value, and `benefit_table` is made once for all times.
+`benefit` sums over the coming steps. The others need less work: `benefit_later` starts from the value a step
+ago, `benefit_elsewhere` from that of another value, and `benefit_table` is computed once for all times.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def benefit(
     window: int | None = None,
     problem: str = "joining",
 ) -> Floats:
-    """`H_x` of tuples with these values, added up step by step.
+    """Return `H_x` of tuples with these values, summed step by step.
 
     Parameters
     ----------
     model
-        Of the stream that the tuples join with, or of the references.
+        The model of the stream that the tuples join with, or of the references.
     history
-        What has come of that stream: its values, or a `Past`.
+        The past of that stream: its values, or a `Past`.
     L, alpha
-        The survival: `"exp"` with its alpha, a `Survival`, or a function of one's own.
+        The survival: `"exp"` with its alpha, a `Survival`, or your own function.
     window
-        A tuple gives nothing after so many steps.
+        A tuple gives no results after this many steps.
     problem
         `"joining"` or `"caching"`.
 
@@ -52,7 +52,7 @@ def benefit(
     survival = survival_of(L, alpha)
     if problem == "joining" and not survival.converges:
         raise ModelError(
-            f"L={survival.kind!r} lets the benefit of a join grow without end; use 'exp' or 'fixed', or "  # type: ignore[union-attr]
+            f"L={survival.kind!r} lets the benefit of a join grow without bound; use 'exp' or 'fixed', or "  # type: ignore[union-attr]
             "problem='caching'."
         )
     values = _values(values)
@@ -70,10 +70,10 @@ def benefit(
 def benefit_later(
     before: ArrayLike, probability: ArrayLike, alpha: float, *, problem: str = "joining"
 ) -> Floats:
-    """`H_x` now from that of a step ago, for independent values and `exp` (Corollaries 3 and 4).
+    """Return `H_x` now from that of a step ago, for independent values and `exp` (Corollaries 3 and 4).
 
-    `probability` is how likely the value was to come now. `alpha` may be infinite for caching, which is the
-    survival `inf`. Rounding errors grow by exp(1 / alpha) a step: start anew now and then.
+    `probability` is the chance that the value occurs now. For caching `alpha` may be infinite, which is
+    the survival `inf`. Rounding errors grow by exp(1 / alpha) per step: recompute now and then.
 
     >>> from penstock.models import Past, Stationary, benefit, benefit_later
     >>> model = Stationary([1, 2], [0.75, 0.25])
@@ -93,7 +93,7 @@ def benefit_later(
 def benefit_elsewhere(
     model: LinearTrend, value: float, known: float, known_benefit: float, history: History, alpha: float
 ) -> float:
-    """`H_x` for a value from that of another value, for a trend (Corollary 5 with Corollary 3).
+    """Return `H_x` for a value from that of another value, for a trend (Corollary 5 with Corollary 3).
 
     A tuple with `value` sees now what one with `known` sees some steps before or after, if the trend covers
     the difference in whole steps.
@@ -126,10 +126,10 @@ def benefit_elsewhere(
 def benefit_table(
     model: RandomWalk | LinearTrend, L: AnySurvival | str = "exp", *, alpha: float | None = None
 ) -> tuple[int, Floats]:
-    """`h1` of Theorem 3, and its like for trends: `H_x` by the distance of a value from where the stream is.
+    """Return `h1` of Theorem 3, also for trends: `H_x` by the distance of a value from the stream's position.
 
-    That is the last value of a walk, or the present value of a trend with a whole slope. Gives the smallest
-    distance (in multiples of the model's step) and the benefits from there up; elsewhere they are 0.
+    The position is the last value of a walk, or the current value of a trend with a whole slope. Returns the
+    smallest distance (in multiples of the model's step) and the benefits from there up; elsewhere they are 0.
 
     >>> from penstock.models import RandomWalk, benefit_table
     >>> low, table = benefit_table(RandomWalk(drift=0, sd=1), alpha=10)
@@ -145,7 +145,7 @@ def benefit_table(
         return walk_table(steps, first, weights)
     if not isinstance(model, LinearTrend) or not (model.slope / model.step).is_integer():
         raise ModelError(
-            "A table is made of a RandomWalk, or of a LinearTrend whose slope is a whole number of steps; "
+            "A table needs a RandomWalk, or a LinearTrend whose slope is a whole number of steps; "
             f"{model!r} was given."
         )
     from penstock.models.kernels.benefit import trend_table

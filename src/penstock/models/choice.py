@@ -1,4 +1,4 @@
-"""Which model explains a series best, by an information criterion."""
+"""Choose the model that explains a series best, by an information criterion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CRITERIA = ("bic", "aic")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fitted model with its criterion; the lower, the better."""
+    """A fitted model with its criterion; lower is better."""
 
     model: Model
     criterion: float
@@ -28,7 +28,7 @@ class Candidate:
 
 
 def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
-    """Every kind of model that can be fitted to a series, the best first.
+    """Return every kind of model that can be fitted to a series, the best first.
 
     All are judged by how well they predict each value but the first from those before it.
 
@@ -58,7 +58,7 @@ def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
 
 
 def select(series: ArrayLike, criterion: str = "bic") -> Model:
-    """The model that explains a series best: stationary, linear trend, random walk or AR(1).
+    """Return the model that explains a series best: stationary, linear trend, random walk or AR(1).
 
     >>> from penstock import models
     >>> models.select(models.RandomWalk(drift=0, sd=2).sample(500))

@@ -1,4 +1,4 @@
-"""The expected cumulative benefit of a tuple, and when one tuple is surely worth more than another.
+"""The expected cumulative benefit of a tuple, and when one tuple is certainly worth more than another.
 
 `B_x(dt)` is the expected number of results that x gives in the next dt steps; for the caching problem, the
 probability that x is referenced in them.
@@ -20,7 +20,7 @@ PROBLEMS = ("joining", "caching")
 def ecb(
     model: Model, values: ArrayLike, ahead: int, history: History = (), *, problem: str = "joining"
 ) -> Floats:
-    """`B_x(1)` to `B_x(ahead)` for tuples with these values: a row per dt, a column per value.
+    """Return `B_x(1)` to `B_x(ahead)` for tuples with these values: a row per dt, a column per value.
 
     `model` is that of the stream the tuples join with (Lemma 1), or of the references (Corollary 1).
 
@@ -37,7 +37,7 @@ def ecb(
 def step_benefits(
     model: Model, values: ArrayLike, ahead: int, history: History = (), *, problem: str = "joining"
 ) -> Floats:
-    """What each of the next steps adds to the expected benefit.
+    """Return what each of the next steps adds to the expected benefit.
 
     >>> from penstock.models import Sequence, step_benefits
     >>> step_benefits(Sequence([5, 6, 5]), [5], ahead=3)[:, 0].tolist()
@@ -53,7 +53,7 @@ def step_benefits(
 def dominates(x: ArrayLike, y: ArrayLike, *, strongly: bool = False) -> bool:
     """Whether the ECB x is nowhere below the ECB y (everywhere above it, if `strongly`).
 
-    Then it is optimal to keep x or to let y go (Theorem 1).
+    Then it is optimal to keep x or to evict y (Theorem 1).
 
     >>> from penstock.models import dominates
     >>> dominates([1, 2, 3], [1, 1, 3]), dominates([1, 2, 3], [1, 1, 3], strongly=True)
@@ -96,9 +96,9 @@ def is_dominated_subset(ecbs: ArrayLike, subset: Sequence[int]) -> bool:
 
 
 def dominated_subset(ecbs: ArrayLike, most: int) -> list[int]:
-    """The largest dominated subset of at most so many candidates: those that are best let go.
+    """Return the largest dominated subset of at most this many candidates: the best ones to evict.
 
-    Dominated subsets are nested, so they are found by adding candidates from the lowest up: whoever is
+    Dominated subsets are nested, so they are found by adding candidates from the lowest up: a candidate
     outside a dominated subset has the larger sum.
 
     >>> from penstock.models import dominated_subset

@@ -1,4 +1,4 @@
-"""Noise around a trend: independent whole numbers with a bounded range."""
+"""Noise around a trend: independent whole numbers in a bounded range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Noise:
 
     @property
     def low(self) -> int:
-        """The smallest number it can be."""
+        """The smallest possible number."""
         raise ModelError(f"{type(self).__name__} has no low; a noise must define it.")
 
     @property

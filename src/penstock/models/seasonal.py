@@ -1,4 +1,4 @@
-"""A season: the mean comes and goes with a period, and every value remembers how far the last was from it."""
+"""A periodic mean with AR(1) noise: every value depends on the last one's distance from the mean."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Seasonal(Model):
     means
         The mean of each step of the period; the stream begins with the first.
     phi
-        How much of a value's distance from its mean is left in the next.
+        The share of a value's distance from its mean that remains in the next.
     sd
-        The spread of what is new in every step.
+        The standard deviation of the noise of each step.
     step
-        Values are its multiples.
+        Values are multiples of it.
 
     Examples
     --------
@@ -66,16 +66,16 @@ class Seasonal(Model):
 
     @property
     def period(self) -> int:
-        """Steps until the mean comes again."""
+        """Number of steps after which the mean repeats."""
         return len(self.means)
 
     @property
     def spread(self) -> float:
-        """The standard deviation around the mean, of values far apart."""
+        """The long-run standard deviation around the mean."""
         return self.sd / math.sqrt(1.0 - self.phi**2)
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
-        """A normal distribution around the mean of that time and what is left of the last distance."""
+        """Normal around the mean of that time plus what remains of the last distance."""
         past, steps, values = past_of(history), _steps(ahead), _values(values)
         means = np.array(self.means)
         away = 0.0 if past.last is None else past.last - means[past.now % self.period]
@@ -94,7 +94,7 @@ class Seasonal(Model):
         return super().first_reference(values, ahead, history)
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """n values, the first from the long-run distribution.
+        """Draw n values, the first from the long-run distribution.
 
         >>> from penstock.models import Seasonal
         >>> Seasonal((0, 100), 0.5, 1).sample(4).tolist()
@@ -110,7 +110,7 @@ class Seasonal(Model):
 
     @classmethod
     def fit(cls, series: ArrayLike, period: int | None = None, waves: int = 1, step: float = 1.0) -> Seasonal:
-        """A constant and sine waves of the period and its fractions by least squares, then AR(1) of the rest.
+        """Fit a constant and sine waves of the period by least squares, then AR(1) to the residuals.
 
         >>> from penstock.models import Seasonal
         >>> year = Seasonal((40, 60, 70, 60, 40, 20, 10, 20), 0.5, 4)
@@ -136,7 +136,7 @@ class Seasonal(Model):
         return cls(tuple((curve(np.arange(period)) @ weights).tolist()), phi, sd, step)
 
     def log_likelihood(self, series: ArrayLike) -> float:
-        """The sum of the logarithms of the probabilities given the value before, the first value left out.
+        """Return the sum of log probabilities given the value before, without the first value.
 
         >>> from penstock.models import AR1, Seasonal
         >>> series = [2, 1, 0]

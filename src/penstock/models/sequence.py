@@ -1,4 +1,4 @@
-"""A stream that is known beforehand (section 7.1)."""
+"""A stream that is known in advance (section 7.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.models.base import (
 
 @dataclass(frozen=True)
 class Sequence(Model):
-    """The values in their order, each with probability 1; after the last there are none.
+    """The values in their order, each with probability 1; no values after the last.
 
     >>> from penstock.models import Sequence
     >>> Sequence([3, 1, 4, 1]).pmf([1, 4], ahead=[1, 2], history=[3]).tolist()
@@ -37,7 +37,7 @@ class Sequence(Model):
         object.__setattr__(self, "values", tuple(found.tolist()))
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
-        """1 where the sequence has the value, 0 elsewhere."""
+        """1 if the sequence has the value, else 0."""
         at = past_of(history).now + _steps(ahead)
         known = np.append(np.array(self.values), np.nan)
         return np.asarray(
@@ -45,19 +45,19 @@ class Sequence(Model):
         )
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """The first n values: there is nothing to draw.
+        """Return the first n values; nothing is random.
 
         >>> from penstock.models import Sequence
         >>> Sequence([3, 1, 4]).sample(2).tolist()
         [3.0, 1.0]
         """
         if _whole("n", n, 0) > len(self.values):
-            raise ModelError(f"n={n} values were asked for; the sequence has {len(self.values)}.")
+            raise ModelError(f"n={n} values were requested; the sequence has {len(self.values)}.")
         return np.array(self.values[:n])
 
     @classmethod
     def fit(cls, series: ArrayLike) -> Sequence:
-        """The series itself.
+        """Return the series itself.
 
         >>> from penstock.models import Sequence
         >>> Sequence.fit([2, 7])

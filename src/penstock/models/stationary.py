@@ -58,7 +58,7 @@ class Stationary(Model):
         return np.tile(row, (len(_steps(ahead)), 1))
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """n independent draws.
+        """Return n independent draws.
 
         >>> from penstock.models import Stationary
         >>> Stationary([7, 8], [0.5, 0.5]).sample(4).tolist()
@@ -71,7 +71,7 @@ class Stationary(Model):
 
     @classmethod
     def fit(cls, series: ArrayLike) -> Stationary:
-        """The shares of the values in the series.
+        """Fit the shares of the values in the series.
 
         >>> from penstock.models import Stationary
         >>> Stationary.fit([1, 1, 2, 1])
@@ -79,13 +79,13 @@ class Stationary(Model):
         """
         counts = Counter(np.asarray(series).tolist())
         if not counts:
-            raise ModelError("A series of at least one value is needed to learn from.")
+            raise ModelError("The series is empty; at least one value is needed to learn from.")
         total = sum(counts.values())
         values = sorted(counts)
         return cls(tuple(values), tuple(counts[v] / total for v in values))
 
     def log_likelihood(self, series: ArrayLike) -> float:
-        """The sum of the logarithms of the values' probabilities.
+        """Return the sum of the log probabilities of the values.
 
         >>> from penstock.models import Stationary
         >>> round(Stationary([1, 2], [0.5, 0.5]).log_likelihood([1, 2]), 3)
@@ -96,7 +96,7 @@ class Stationary(Model):
 
 @dataclass(frozen=True)
 class Empirical(Stationary):
-    """A distribution learnt from the past, in which a value counts less the longer it is ago.
+    """A distribution learnt from the past, in which older values count less.
 
     >>> from penstock.models import Empirical
     >>> Empirical.fit([1, 1, 2, 2], memory=1.0).pmf([1, 2], [1]).round(3).tolist()
@@ -105,7 +105,7 @@ class Empirical(Stationary):
 
     @classmethod
     def fit(cls, series: ArrayLike, memory: float | None = None) -> Empirical:
-        """The shares of the values, the one k steps before the last weighed with exp(-k / memory).
+        """Fit the shares of the values; the one k steps before the last has weight exp(-k / memory).
 
         >>> from penstock.models import Empirical
         >>> Empirical.fit([3, 3, 4, 4])

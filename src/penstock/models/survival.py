@@ -1,4 +1,4 @@
-"""`L_x`: how probable it is that a tuple is still in memory some steps from now (Table 1 and section 5.3)."""
+"""`L_x`: the probability that a tuple is still in memory some steps from now (Table 1 and section 5.3)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.errors import hint
 from penstock.models.base import Floats, ModelError, _number, _whole
 
 KINDS = ("fixed", "inf", "inv", "exp")
-LEFT_OUT = 1e-12  # weights less than this are left out
+LEFT_OUT = 1e-12  # smaller weights are ignored
 FARTHEST = 1 << 20  # steps
-TRIED = 1 << 16  # steps for which the properties of a function are tried
+TRIED = 1 << 16  # steps for which the properties of a function are checked
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Survival:
 
     @property
     def converges(self) -> bool:
-        """Whether the expected benefit of a join is finite with it, whatever the streams."""
+        """Whether the expected benefit of a join is finite with it, for any streams."""
         return self.kind in ("exp", "fixed")
 
     @property
     def reach(self) -> int:
-        """After so many steps the weights are negligible.
+        """Number of steps after which the weights are negligible.
 
         >>> from penstock.models import Survival
         >>> Survival("exp", alpha=12).reach
@@ -61,7 +61,7 @@ class Survival:
         return FARTHEST
 
     def weights(self, ahead: int, pace: float = 1.0) -> Floats:
-        """`L(1)` to `L(ahead)`; with a pace, of steps of which so many pass in a unit of time."""
+        """Return `L(1)` to `L(ahead)`; `pace` is the number of steps per unit of time."""
         steps = np.arange(1, ahead + 1, dtype=np.float64) / pace
         if self.kind == "exp":
             return np.exp(-steps / float(self.alpha or 0.0))
@@ -72,10 +72,10 @@ class Survival:
 
 @dataclass(frozen=True)
 class OwnSurvival:
-    """A function of one's own, `function(dt)` for dt = 1, 2, ..., whose properties are checked.
+    """Your own function, `function(dt)` for dt = 1, 2, ..., whose properties are checked.
 
-    It must give probabilities (1) that do not rise (2), with a finite sum (3), and more than 0 at dt = 1 (5).
-    One function serves all tuples, so what holds more benefit is given no less time (4).
+    It returns probabilities (1) that do not rise (2), have a finite sum (3) and are above 0 at dt = 1 (5).
+    One function serves all tuples, so tuples with more benefit are given no less time (4).
 
     >>> from penstock.models import OwnSurvival
     >>> OwnSurvival(lambda dt: 0.5**dt).weights(3).tolist()
@@ -103,33 +103,33 @@ class OwnSurvival:
         if len(rising):
             raise ModelError(f"L must not rise (property 2): it does after dt={rising[0] + 1}.")
         if tried[0] <= 0:
-            raise ModelError("L must be above 0 at dt=1 (property 5), or every tuple is worth nothing.")
+            raise ModelError("L must be above 0 at dt=1 (property 5); otherwise every tuple is worth 0.")
         # A sum is finite if its blocks of doubling length shrink; those of 1/dt are all equal.
         half, whole = tried[TRIED // 4 : TRIED // 2].sum(), tried[TRIED // 2 :].sum()
         if whole > 0.95 * half and whole > LEFT_OUT:
             raise ModelError(
-                "L must have a finite sum (property 3): that of this one does not seem to converge. Let it "
+                "L must have a finite sum (property 3): the sum does not seem to converge. Let it "
                 "fall faster than 1/dt, or cut it off."
             )
 
     @property
     def reach(self) -> int:
-        """After so many steps the weights are negligible."""
+        """Number of steps after which the weights are negligible."""
         tried = self.weights(TRIED)
         return int(np.flatnonzero(tried > LEFT_OUT)[-1]) + 1
 
     def weights(self, ahead: int, pace: float = 1.0) -> Floats:
-        """`L(1)` to `L(ahead)`; with a pace, of steps of which so many pass in a unit of time."""
+        """Return `L(1)` to `L(ahead)`; `pace` is the number of steps per unit of time."""
         return np.array([float(self.function(dt / pace)) for dt in range(1, ahead + 1)])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled it is the table of its values: a function need not be found again elsewhere."""
+        """Pickle the table of values, because the function may not exist elsewhere."""
         return TableSurvival, (tuple(self.weights(self.reach).tolist()),)
 
 
 @dataclass(frozen=True)
 class TableSurvival:
-    """A survival by its values, as which one of one's own comes back from a snapshot.
+    """A survival given by its values; your own function becomes one in a snapshot.
 
     >>> from penstock.models.survival import TableSurvival
     >>> TableSurvival((0.5, 0.25)).weights(3).tolist()
@@ -142,7 +142,7 @@ class TableSurvival:
 
     @property
     def reach(self) -> int:
-        """After so many steps there are no weights."""
+        """Number of steps after which the weights are 0."""
         return len(self.values)
 
     def weights(self, ahead: int, pace: float = 1.0) -> Floats:
@@ -155,7 +155,7 @@ AnySurvival = Survival | OwnSurvival | TableSurvival
 
 
 def survival_of(given: Any, alpha: float | None = None, steps: int | None = None) -> AnySurvival:
-    """A survival from its name and parameters, from a function, or as it is.
+    """Return a survival from its name and parameters, or from a function; a survival is returned as it is.
 
     >>> from penstock.models import survival_of
     >>> survival_of("exp", alpha=12)
@@ -169,7 +169,7 @@ def survival_of(given: Any, alpha: float | None = None, steps: int | None = None
 
 
 def alpha_for(lifetime: float) -> float:
-    """The `alpha` with which `exp` predicts this average lifetime in steps, which is above 1.
+    """Return the `alpha` with which `exp` predicts this average lifetime in steps (above 1).
 
     >>> from penstock.models import alpha_for
     >>> round(alpha_for(12.5), 3)

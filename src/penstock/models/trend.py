@@ -63,7 +63,7 @@ class LinearTrend(Model):
             )
 
     def trend(self, time: ArrayLike) -> NDArray[np.int64]:
-        """The trend at some times, as multiples of `step`.
+        """Return the trend at some times, as multiples of `step`.
 
         >>> from penstock.models import BoundedUniform, LinearTrend
         >>> LinearTrend(0.5, 0, BoundedUniform(1)).trend([0, 1, 2, 3]).tolist()
@@ -73,12 +73,12 @@ class LinearTrend(Model):
         return np.floor(exact + 0.5).astype(np.int64)
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
-        """The noise that would lead to the value."""
+        """Return the probability of the noise that leads to the value."""
         at = self.trend(past_of(history).now + _steps(ahead))
         return self.noise.pmf(_values(values)[None, :] / self.step - at[:, None])
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """The first n values.
+        """Draw the first n values.
 
         >>> from penstock.models import BoundedUniform, LinearTrend
         >>> LinearTrend(2, 5, BoundedUniform(1)).sample(4).tolist()
@@ -89,7 +89,7 @@ class LinearTrend(Model):
 
     @classmethod
     def fit(cls, series: ArrayLike) -> LinearTrend:
-        """Least squares for the trend; normal noise with the spread and the range of what is left.
+        """Fit the trend by least squares; the noise is normal with the spread and range of the residuals.
 
         >>> from penstock.models import BoundedNormal, LinearTrend
         >>> fitted = LinearTrend.fit(LinearTrend(2, 5, BoundedNormal(2, 10)).sample(2_000))
@@ -105,7 +105,7 @@ class LinearTrend(Model):
 
     @classmethod
     def around(cls, series: ArrayLike, slope: float, intercept: float) -> LinearTrend:
-        """The model with this trend, and normal noise that covers what the series leaves of it.
+        """Return the model with this trend, and normal noise that covers the residuals of the series.
 
         >>> from penstock.models import LinearTrend
         >>> LinearTrend.around([0, 2, 1, 3], 1.0, 0.0).noise.bound
@@ -113,13 +113,13 @@ class LinearTrend(Model):
         """
         found = _series(series)
         rest = found - slope * np.arange(len(found)) - intercept
-        # Rounding spreads a normal variable by 1/12; what is observed has it already.
+        # Rounding adds 1/12 to the variance of a normal variable; the observed values include it.
         sd = math.sqrt(max(float(np.mean(rest**2)) - 1 / 12, 0.04))
         bound = int(max(np.ceil(np.abs(rest).max()), math.ceil(sd))) + 1
         return cls(slope, intercept, BoundedNormal(sd, bound))
 
     def log_likelihood(self, series: ArrayLike) -> float:
-        """The sum of the logarithms of the probabilities of the noises.
+        """Return the sum of the log probabilities of the noise.
 
         >>> from penstock.models import BoundedUniform, LinearTrend
         >>> round(LinearTrend(1, 0, BoundedUniform(1)).log_likelihood([0, 2]), 3)

@@ -1,4 +1,4 @@
-"""Random walks: every value is the one before plus a drift and an independent step."""
+"""Random walks: every value is the previous one plus a drift and an independent step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.models.base import (
     past_of,
 )
 
-REACH = 9.0  # standard deviations; what is beyond has a probability of 1e-18
+REACH = 9.0  # standard deviations; the probability beyond is 1e-18
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RandomWalk(Model):
 
     @property
     def steps(self) -> tuple[int, Floats]:
-        """The smallest step, and the probabilities of the steps from it up, in multiples of `step`.
+        """Return the smallest step, and the probabilities of the steps from it up, in multiples of `step`.
 
         >>> from penstock.models import RandomWalk
         >>> low, table = RandomWalk(drift=2, sd=1).steps
@@ -84,7 +84,7 @@ class RandomWalk(Model):
         return found
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
-        """The first n values; the walk starts with a step from `start`.
+        """Draw the first n values; the walk starts with a step from `start`.
 
         >>> from penstock.models import RandomWalk
         >>> RandomWalk(drift=0, sd=1).sample(5).tolist()
@@ -97,7 +97,7 @@ class RandomWalk(Model):
 
     @classmethod
     def fit(cls, series: ArrayLike) -> RandomWalk:
-        """Mean and spread of the steps.
+        """Fit the mean and spread of the steps.
 
         >>> from penstock.models import RandomWalk
         >>> fitted = RandomWalk.fit(RandomWalk(drift=1, sd=3).sample(5_000))
@@ -110,7 +110,7 @@ class RandomWalk(Model):
         return cls(float(steps.mean()), sd, start=float(found[0]))
 
     def log_likelihood(self, series: ArrayLike) -> float:
-        """The sum of the logarithms of the probabilities of the steps, the first value left out.
+        """Return the sum of the log probabilities of the steps, without the first value.
 
         >>> from penstock.models import RandomWalk
         >>> round(RandomWalk(0, 1).log_likelihood([3, 3, 4]), 3)
@@ -127,5 +127,5 @@ def _trimmed(first: int, sums: Floats) -> tuple[int, Floats]:
     """A distribution without ends whose probabilities are less than 1e-20."""
     kept = np.flatnonzero(sums > 1e-20)
     if len(kept) == 0:
-        raise ModelError("The walk spreads so far that no value has a probability; use a smaller sd.")
+        raise ModelError("The walk spreads so far that every probability is 0; use a smaller sd.")
     return first + int(kept[0]), sums[kept[0] : kept[-1] + 1]

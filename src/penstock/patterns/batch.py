@@ -1,4 +1,4 @@
-"""A batch of events: those that matter to the patterns over a stream, in stream order."""
+"""A batch of events: those whose types occur in the patterns over a stream, in stream order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.patterns.compile.span import Span
 from penstock.patterns.compile.values import NOTHING, Values, check_kinds, values_of
 from penstock.window import warn_unit, window_of
 
-WIDEST = 2**63 - 1  # wider than any two times are apart
+WIDEST = 2**63 - 1  # wider than the difference of any two times
 
 
 class Member(NamedTuple):
@@ -32,14 +32,14 @@ class Batch:
     """Events of the types of the patterns, in the order (time, arrival).
 
     Windows are measured along an axis: the times (`False`) or the positions in the stream (`True`). A batch
-    has those that its patterns need, and says of each how far it reaches.
+    has the axes that its patterns need, and the end of each.
     """
 
     axes: dict[bool, np.ndarray]
     types: np.ndarray  # numbers of type names
     rows: np.ndarray  # row numbers of the input, from its beginning
     columns: dict[str, Values]
-    size: int  # all events of the batch, also those of other types
+    size: int  # all events of the batch, including those of other types
     unit: str
     ends: dict[bool, Any]  # after the batch: the last time, the next position
     last_time: Any = None
@@ -50,12 +50,12 @@ class Batch:
 
 
 def type_names(members: Sequence[Member]) -> list[str]:
-    """The types of patterns, in the order of their numbers."""
+    """Return the types of patterns, in the order of their numbers."""
     return sorted({slot.type for member in members for slot in member.analysis.slots})
 
 
 def attribute_names(members: Sequence[Member]) -> list[str]:
-    """The attributes that their predicates need."""
+    """Return the attributes that their predicates need."""
     return sorted({name for member in members for name in member.analysis.attributes})
 
 
@@ -67,7 +67,7 @@ def batch_of(
     unit: str,
     first_row: int = 0,
 ) -> Batch:
-    """Bring a table of events into the order of the stream; events of other types are left out."""
+    """Bring a table of events into stream order; events of other types are left out."""
     names, attributes = column_names(events), attribute_names(members)
     for name in (type_column, time_column, *attributes):
         if name not in names:
@@ -104,7 +104,7 @@ def batch_of(
 
 
 def _warn_unit(members: Sequence[Member], unit: str, time: np.ndarray) -> None:
-    """Warn where numeric times seem to be in another unit, and a window is a duration."""
+    """Warn if numeric times seem to be in another unit and a window is a duration."""
     for member in members:
         if isinstance(member.span.size, str):
             warn_unit(window_of(member.span.size), unit, (float(time.min()), float(time.max())))
@@ -112,7 +112,7 @@ def _warn_unit(members: Sequence[Member], unit: str, time: np.ndarray) -> None:
 
 
 def kinds_with(batch: Batch, before: dict[str, str], members: Sequence[Member]) -> dict[str, str]:
-    """The kinds of all columns so far, or an error if one has changed or two cannot be compared."""
+    """Return the kinds of all columns so far; raise if one has changed or two cannot be compared."""
     kinds = dict(before)
     for name, values in batch.columns.items():
         known = kinds.get(name, NOTHING)
@@ -125,7 +125,7 @@ def kinds_with(batch: Batch, before: dict[str, str], members: Sequence[Member]) 
 
 
 def type_numbers(series: pd.Series, names: list[str]) -> np.ndarray:
-    """The number of each event's type, -1 for types the patterns do not name."""
+    """Return the number of each event's type, -1 for types that the patterns do not name."""
     uniques: Any
     if pd.api.types.infer_dtype(series, skipna=True) == "string":
         codes, texts = text_codes(series)
@@ -135,7 +135,7 @@ def type_numbers(series: pd.Series, names: list[str]) -> np.ndarray:
             codes, uniques = pd.factorize(series)
         except TypeError as error:
             raise ColumnError(
-                f"The type column {series.name!r} holds values that are no types ({error}); allowed are "
+                f"The type column {series.name!r} holds values that cannot be types ({error}); allowed are "
                 "texts and numbers."
             ) from error
     known = {name: i for i, name in enumerate(names)}
@@ -144,16 +144,16 @@ def type_numbers(series: pd.Series, names: list[str]) -> np.ndarray:
 
 
 def _check_range(time: np.ndarray, name: str) -> None:
-    """Refuse times whose difference would not fit into a number."""
+    """Reject times whose difference would overflow."""
     most = 1e300 if time.dtype.kind == "f" else 2**62 - 1
     if len(time) and (time.min() < -most or time.max() > most):
         raise ColumnError(
-            f"The times of {name!r} reach too far; allowed are those from -{most:g} to {most:g}."
+            f"The times of {name!r} are out of range; allowed are times from -{most:g} to {most:g}."
         )
 
 
 def width_of(span: Span, unit: str, axis: np.ndarray | None = None) -> int | float:
-    """The window on the scale of the times; on whole numbers 1.5 is 1."""
+    """Return the window on the scale of the times; on whole numbers, 1.5 is 1."""
     width = span.width(unit)
     if axis is not None and axis.dtype.kind == "f":
         return float(width)

@@ -1,4 +1,4 @@
-"""How patterns are run: validated when built, the same for all patterns of a set."""
+"""The options of a pattern run, validated when built; the same for all patterns of a set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CACHE_POLICIES = ("fifo", "rand", "lru", "lfu", "gdj", "clock", "clock-exp")
 
 @dataclass(frozen=True)
 class Options:
-    """How patterns are run."""
+    """The options of a pattern run."""
 
     type: str = "type"
     time: str = "ts"
@@ -32,8 +32,8 @@ class Options:
     limit: int | None = None
     max_events: int | None = None
     budget: Any = None
-    policy: Any = None  # `lru` where there is a budget
-    seed: int | None = None  # 0
+    policy: Any = None  # default with a budget: `lru`
+    seed: int | None = None  # default: 0
 
     def __post_init__(self) -> None:
         time_unit(self.unit)
@@ -53,8 +53,8 @@ class Options:
             raise PatternError(f"count_only={self.count_only!r} is not allowed; it must be True or False.")
         if self.count_only and self.limit is not None:
             raise PatternError(
-                f"count_only=True with limit={self.limit} is not allowed: a count is of all matches, and a "
-                "limit ends the search; give one of them."
+                f"count_only=True with limit={self.limit} is not allowed: a count covers all matches, but a "
+                "limit stops the search; give only one of them."
             )
         seeded = isinstance(self.seed, int) and not isinstance(self.seed, bool)
         if self.seed is not None and not seeded:
@@ -62,13 +62,13 @@ class Options:
         self._check_caches()
 
     def _check_caches(self) -> None:
-        """Refuse what would be ignored: only two strategies have caches, and only a budget needs a policy."""
+        """Reject options without effect: only two strategies have caches, and a policy needs a budget."""
         for name in ("budget", "policy", "seed"):
             if getattr(self, name) is not None and self.strategy not in CACHING:
                 raise PatternError(
-                    f"{name}={getattr(self, name)!r} with strategy={self.strategy!r} is not supported: it is "
-                    "for the caches of the strategies 'object' and 'semantic', and this one has none. To "
-                    "bound the events in memory, give max_events= or take a shorter window."
+                    f"{name}={getattr(self, name)!r} is not supported with strategy={self.strategy!r}: it is "
+                    "for the caches of the strategies 'object' and 'semantic'. To bound the events in "
+                    "memory, give max_events= or use a shorter window."
                 )
         if self.policy is not None:
             object.__setattr__(self, "policy", get(self.policy))
@@ -90,7 +90,7 @@ class Options:
             object.__setattr__(self, "budget", given)
 
     def quota(self, stats: PatternStats) -> Quota:
-        """How many more matches are wanted after these."""
+        """Return how many more matches are wanted after these."""
         if self.count_only:
             return Quota(build=0)
         if self.limit is None:
@@ -98,7 +98,7 @@ class Options:
         return Quota.first(self.limit - stats.matches) if not stats.cut else Quota(0, 0)
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the same as plain values."""
         found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return found | {
             "budget": None if self.budget is None else self.budget.n,
@@ -107,15 +107,15 @@ class Options:
 
     @classmethod
     def from_plain(cls, given: dict[str, Any]) -> Options:
-        """The counterpart; snapshots of earlier versions name a policy and a seed where neither acts."""
+        """The inverse of `plain`; snapshots of earlier versions name unused policies and seeds."""
         if given["strategy"] not in CACHING or given["budget"] is None:
             given = given | {"budget": None, "policy": None, "seed": None}
         return cls(**given)
 
 
 def limit_error(held: int, most: int, spans: str) -> EventLimitError:
-    """More events are within reach of a window than `max_events` allows."""
+    """Return the error for more events within a window than `max_events` allows."""
     return EventLimitError(
-        f"{held:,} events are within reach of the window, and max_events is {most:,}; allow more, or take a "
-        f"shorter window than {spans}."
+        f"The window contains {held:,} events, but max_events is {most:,}; allow more, or use a shorter "
+        f"window than {spans}."
     )

@@ -1,8 +1,8 @@
-"""Many streams of events searched at once, by the strategy `columnar`.
+"""Search many streams of events at once with the strategy `columnar`.
 
-The events stand partition by partition, each in stream order, and no window reaches out of its partition. So
-the ranges in which a search looks for events are ranges of one partition, and one search finds what a search
-of each partition would find, for the cost of one call.
+Events are stored partition by partition, each in stream order, and no window crosses the end of its
+partition. The ranges in which a search looks for events are thus within one partition, and one search finds
+what a search per partition would find, for the cost of one call.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from penstock.patterns.published.events import Shared
 
 @dataclass(frozen=True)
 class PartitionedEvents:
-    """Events of some partitions, those of one after those of the other."""
+    """Events of several partitions, one partition after the other."""
 
     starts: np.ndarray  # where each partition begins, and where the last one ends
     axis: np.ndarray  # times, or positions in the partition
     types: np.ndarray  # numbers of type names
     columns: dict[str, Values]
     new: np.ndarray  # whether an event has not been searched before
-    before: Any  # how far the stream of each event had come when it was last searched; None: never
-    end: Any  # how far it has come now; None: to its end
+    before: Any  # the progress of each event's stream at the last search; None: never searched
+    end: Any  # its current progress; None: the stream has ended
 
     def __len__(self) -> int:
         return len(self.axis)
 
 
 class PartitionedSearch:
-    """Finds matches, and says which events are needed no longer."""
+    """Finds matches, and says which events are no longer needed."""
 
     def __init__(self, pattern: Pattern, width: int | float, max_events: int | None = None) -> None:
         self.pattern, self.width, self.max_events = pattern, width, max_events
@@ -50,11 +50,11 @@ class PartitionedSearch:
 
     @property
     def settles(self) -> bool:
-        """Whether matches wait for their window to pass, so that the progress of time may complete some."""
+        """Whether matches wait until their window has passed, so that time alone may complete some."""
         return self.search.ahead
 
     def process(self, events: PartitionedEvents) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of matches, one row each, and which events later matches may need."""
+        """Return the positions of matches, one row each, and which events later matches may need."""
         if not len(events):
             return np.empty((0, len(self.pattern.analysis.columns)), np.int64), np.empty(0, bool)
         shared, width, by_events = Shared(), self.width, self.pattern.within.events
@@ -79,7 +79,7 @@ class PartitionedSearch:
         return positions, self._needed(events, first_in)
 
     def _settled(self, events: PartitionedEvents) -> np.ndarray:
-        """The events whose window has passed since they were last searched."""
+        """Return the events whose window has passed since the last search."""
         settled = np.ones(len(events), bool)
         if events.before is not None:
             settled &= self._in_window(events.axis, events.before)
@@ -88,11 +88,11 @@ class PartitionedSearch:
         return settled
 
     def _in_window(self, axis: np.ndarray, end: Any) -> np.ndarray:
-        """As `span.first_within` has it."""
+        """Like `span.first_within`."""
         return np.asarray(axis - end >= -self.width)
 
     def _needed(self, events: PartitionedEvents, first_in: np.ndarray) -> np.ndarray:
-        """The events that windows still reach: the last window of each partition, or the last two."""
+        """Return the events that windows still cover: the last window of each partition, or the last two."""
         if events.end is None:
             return np.zeros(len(events), bool)
         needed = self._in_window(events.axis, events.end)
@@ -107,7 +107,7 @@ class PartitionedSearch:
         return np.asarray(np.arange(len(events)) >= reached[parts])
 
     def _check_limit(self, first_in: np.ndarray, new: np.ndarray) -> None:
-        """Refuse events with which more of a partition are within reach of a window than allowed."""
+        """Reject events if a window of a partition would contain more than allowed."""
         if self.max_events is None or not new.any():
             return
         reach = first_in if self.search.reach == 1 else first_in[first_in]

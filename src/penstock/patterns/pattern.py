@@ -31,7 +31,7 @@ class Pattern:
     within
         A duration, a number in the unit of the time column, or `"500 events"`.
     returns
-        What to return: names of variables, `"a.price AS paid"`; all variables if empty.
+        What to return: names of variables, or `"a.price AS paid"`. Default: all variables.
 
     Examples
     --------
@@ -56,8 +56,8 @@ class Pattern:
     def __init__(self, expression: Part, within: Any = None, returns: Any = ()) -> None:
         if not isinstance(expression, E | Group):
             raise PatternError(
-                f"A pattern is a Seq, And, Or or E; {expression!r} was given, which is none or an absence. "
-                "Pattern.parse takes a text."
+                f"A pattern is a Seq, And, Or or E; {expression!r} was given, which is something else or a "
+                "negation. Use Pattern.parse for text."
             )
         object.__setattr__(self, "expression", expression)
         object.__setattr__(self, "within", span_of(within))
@@ -66,7 +66,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """A pattern from its text.
+        """Parse a pattern from its text.
 
         >>> import penstock as ps
         >>> ps.Pattern.parse("PATTERN AND(A, !B, C) WITHIN 500 EVENTS RETURN A, C.price AS price").returns[
@@ -95,7 +95,7 @@ class Pattern:
         return [slot.name for slot in self.analysis.columns]
 
     def explain(self) -> str:
-        """The plan as text.
+        """Return the plan as text.
 
         >>> import penstock as ps
         >>> print(ps.Pattern.parse("PATTERN SEQ(A a, !B, C c, a.x > 3) WITHIN 1 s").explain())
@@ -109,7 +109,7 @@ class Pattern:
         return explain(self.analysis, self.within, str(self))
 
     def to_dot(self) -> str:
-        """The pattern as a Graphviz graph.
+        """Return the pattern as a Graphviz graph.
 
         >>> import penstock as ps
         >>> ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 5").to_dot().splitlines()[0]
@@ -132,13 +132,13 @@ class Pattern:
         policy: Any = None,
         seed: int | None = None,
     ) -> PatternRun:
-        """All matches in a table of events.
+        """Find all matches in a table of events.
 
-        `type` and `time` name its columns; `unit` is that of numeric times. `count_only` counts without
-        building matches. `limit` stops the search: the run has the first so many matches of the result, and
-        `stats.cut` is 1 if there are more. `max_events` refuses to hold more events.
-        `budget` (bytes), `policy` (`lru`) and `seed` (0) are for the caches of the strategies `object` and
-        `semantic`; other strategies refuse them, and a policy or a seed needs a budget.
+        `type` and `time` name its columns; `unit` is the unit of numeric times. `count_only` counts without
+        building matches. `limit` stops the search after that many matches, the first of the result;
+        `stats.cut` is then 1 if there are more. `max_events` raises an error rather than hold more events.
+        `budget` (bytes), `policy` (default `lru`) and `seed` (default 0) are for the caches of the strategies
+        `object` and `semantic`; other strategies reject them, and a policy or a seed needs a budget.
 
         >>> import penstock as ps
         >>> events = {"type": ["A", "B", "A", "B"], "ts": [0, 1, 2, 3]}
@@ -174,7 +174,7 @@ class Pattern:
         policy: Any = None,
         seed: int | None = None,
     ) -> PatternState:
-        """A state that takes events batch by batch, for streams without an end.
+        """Return a state that takes events in batches, for unbounded streams.
 
         >>> import penstock as ps
         >>> state = ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 2").start()
@@ -203,7 +203,7 @@ class Pattern:
 
 
 def _items(given: Any) -> tuple[Item, ...]:
-    """RETURN items from texts, attributes or items."""
+    """Parse RETURN items from texts, attributes or items."""
     if not isinstance(given, str | Attr | Item | Iterable):
         raise PatternError(f"returns takes variables such as 'a' or 'a.price AS paid'; {given!r} was given.")
     parts = [given] if isinstance(given, str | Attr | Item) else list(given)

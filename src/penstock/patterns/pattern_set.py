@@ -1,4 +1,4 @@
-"""`PatternSet`: many patterns over one stream, which is read once."""
+"""`PatternSet`: many patterns over one stream that is read once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class PatternSet:
     """Patterns that share a stream: its events are read, kept and searched for all of them together.
 
-    Each finds what it finds alone. What they have in common is found once: columns, the events that fill a
-    slot, negated parts, whole alternatives under `columnar`; the results of equal sub-queries under the
-    caching strategies. Parts are equal if their events, predicates and windows are; variables do not matter.
+    Each finds what it would find alone. Common work is done once: columns, events of a slot, negated parts
+    and whole alternatives under `columnar`; the results of equal sub-queries under the caching strategies.
+    Parts are equal if their events, predicates and windows are; the names of variables do not matter.
 
     Parameters
     ----------
     patterns
-        Patterns or their texts by name, or a list of them, which are then named by their numbers.
+        Patterns or their texts by name, or a list of them, which are then named "0", "1", ...
 
     Examples
     --------
@@ -49,10 +49,10 @@ class PatternSet:
 
     def __init__(self, patterns: Mapping[str, Pattern | str] | Iterable[Pattern | str]) -> None:
         if isinstance(patterns, str | Pattern):
-            raise PatternError("A set takes several patterns: a list, or a mapping from names.")
+            raise PatternError("A PatternSet takes several patterns: a list, or a mapping from names.")
         named = dict(patterns) if isinstance(patterns, Mapping) else dict(_numbered(patterns))
         if not named:
-            raise PatternError("A set of patterns has at least one; none was given.")
+            raise PatternError("A PatternSet needs at least one pattern; none was given.")
         self.patterns: dict[str, Pattern] = {}
         for name, pattern in named.items():
             if not isinstance(pattern, str | Pattern):
@@ -62,10 +62,10 @@ class PatternSet:
     def run(
         self, events: Table, type: str = "type", time: str = "ts", **options: Any
     ) -> dict[str, PatternRun]:
-        """All matches of all patterns in a table of events; the options are those of `Pattern.run`.
+        """Find all matches of all patterns in a table of events; the options are those of `Pattern.run`.
 
-        A `limit` holds for each pattern (`stats.cut` is 1 if it has more), `max_events` and `budget` for all
-        together. Of the figures, `matches` and `cut` are each pattern's own, the others those of the set.
+        A `limit` applies to each pattern (`stats.cut` is 1 if it has more), `max_events` and `budget` to all
+        together. In the stats, `matches` and `cut` are per pattern, the others are for the whole set.
 
         >>> import penstock as ps
         >>> pair = ps.PatternSet(["PATTERN SEQ(A, B) WITHIN 5", "PATTERN SEQ(A a, B b) WITHIN 5"])
@@ -76,7 +76,7 @@ class PatternSet:
         return self.start(type, time, **options).whole(events)
 
     def start(self, type: str = "type", time: str = "ts", **options: Any) -> PatternSetState:
-        """A state that takes events batch by batch, for streams without an end.
+        """Return a state that takes events in batches, for unbounded streams.
 
         >>> import penstock as ps
         >>> state = ps.PatternSet(["PATTERN SEQ(A, B) WITHIN 2"]).start()

@@ -1,4 +1,4 @@
-"""States of patterns as bytes: plain values and arrays."""
+"""Pattern states as bytes: plain values and arrays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SEAL = Seal(b"PENNEEL\x00", 4, "snapshot of a pattern")
 
 
 def pack(content: dict[str, Any]) -> bytes:
-    """Plain values and arrays as bytes."""
+    """Pack plain values and arrays into bytes."""
     return SEAL.dump(content)
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """The counterpart, or an error that says what is wrong.
+    """The inverse of `pack`; raises an error that says what is wrong.
 
     >>> from penstock.patterns.snapshot import pack, unpack
     >>> unpack(pack({"rows": [1, 2]}))
@@ -24,5 +24,5 @@ def unpack(data: bytes) -> dict[str, Any]:
     """
     content = SEAL.load(data)
     if not isinstance(content, dict):
-        raise SnapshotError("The snapshot is of something else than a pattern.")
+        raise SnapshotError("The snapshot is not of a pattern.")
     return content

@@ -1,4 +1,4 @@
-"""Patterns at work on a stream: batches in, matches out, and the state in between as bytes."""
+"""The state of patterns on a stream: takes batches, returns matches; can be snapshotted and restored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Attribute = Callable[[str, np.ndarray], pa.ChunkedArray]
 
 
 def backend_of(members: list[Member], options: Options) -> Any:
-    """The strategy of the options, ready for its first batch."""
+    """Return the strategy of the options, ready for its first batch."""
     if options.strategy == "columnar":
         return Columnar(members)
     from penstock.patterns.published.iterative import Iterative
@@ -81,7 +81,7 @@ class PatternSetState:
     # Batches.
 
     def process(self, events: Table) -> dict[str, pa.Table]:
-        """The matches that a batch completes; row numbers go on from batch to batch."""
+        """Return the matches that a batch completes; row numbers continue from batch to batch."""
         self._check_open()
         first, batch = self.events, self._batch(events)
         self.kept.add(events, batch.rows, first)
@@ -91,15 +91,15 @@ class PatternSetState:
         return tables
 
     def advance(self, time: Any) -> dict[str, pa.Table]:
-        """No event before this time is to come: the matches that this settles.
+        """Return the matches that are settled because no event before this time will come.
 
-        The time is a number in the unit of the stream. Windows of events know no time and wait for events.
+        The time is a number in the unit of the stream. It does not affect windows of events.
         """
         self._check_open()
         number = isinstance(time, int | float | np.number) and not isinstance(time, bool)
         if not number or not -FARTHEST < time < FARTHEST:
             raise PatternError(
-                f"advance takes a time as a finite number in the stream's unit, less than 2^62 from zero; "
+                f"advance takes a finite time in the stream's unit, between -2^62 and 2^62; "
                 f"{time!r} was given."
             )
         if self.last is None or time <= self.last:
@@ -113,14 +113,14 @@ class PatternSetState:
         return tables
 
     def finish(self) -> dict[str, pa.Table]:
-        """The end of the stream: matches that waited for their window to pass."""
+        """End the stream; return the matches that waited for their window to pass."""
         self._check_open()
         self.ended = True
         found = self._timed(lambda quotas: self.backend.finish(self.unit or "ms", quotas))
         return self._tables(found, self.kept.attribute)
 
     def whole(self, events: Table) -> dict[str, PatternRun]:
-        """All of a stream at once."""
+        """Process a whole stream at once."""
         batch = self._batch(events)
         found = self._timed(lambda quotas: self.backend.process(batch, quotas))
         late = self._timed(lambda quotas: self.backend.finish(batch.unit, quotas))
@@ -140,14 +140,14 @@ class PatternSetState:
 
     def _check_open(self) -> None:
         if self.ended:
-            raise PatternError("The stream has ended with finish(); start another state for another stream.")
+            raise PatternError("The stream has ended with finish(); start a new state for another stream.")
 
     @staticmethod
     def _none(member: Member) -> Found:
         return Found(0, np.empty((0, len(member.analysis.columns)), np.int64))
 
     def _nothing(self, end: Any) -> Batch:
-        """A batch without events that ends at a time."""
+        """Return a batch without events that ends at a time."""
         empty = np.empty(0, np.int64)
         columns = {name: Values(NOTHING, empty, empty.astype(bool)) for name in attribute_names(self.members)}
         wanted = {member.span.events for member in self.members}
@@ -164,17 +164,17 @@ class PatternSetState:
         if batch.size:
             if self.unit not in (None, batch.unit):
                 raise ColumnError(
-                    f"The times were in {self.unit} and are now in {batch.unit}; give all batches one type."
+                    f"The times were in {self.unit} and are now in {batch.unit}; use one unit for all."
                 )
             if self.last is not None and batch.first_time < self.last:
                 raise ColumnError(
-                    f"A batch begins at {batch.first_time}, before the last event of the one before "
-                    f"({self.last}); bring events into the order of time first."
+                    f"A batch begins at {batch.first_time}, before the last event of the previous one "
+                    f"({self.last}); sort the events by time first."
                 )
             self._check_limit(batch)
             self.unit, self.last = batch.unit, batch.last_time
         elif self.last is not None and False in batch.ends:
-            # No event says in which unit its time would be.
+            # Without events the unit of the time is unknown.
             unit = self.unit or batch.unit
             batch = dataclasses.replace(batch, ends=batch.ends | {False: self.last}, unit=unit)
         self.events += batch.size
@@ -198,7 +198,7 @@ class PatternSetState:
         return found
 
     def _check_limit(self, batch: Batch) -> None:
-        """Refuse a batch with which, at one of its events, more are within reach of a window than allowed."""
+        """Reject a batch if a window at one of its events would contain more than allowed."""
         most = self.options.max_events
         if most is None or not len(batch):
             return
@@ -222,7 +222,7 @@ class PatternSetState:
     # The state as bytes.
 
     def snapshot(self) -> bytes:
-        """The state as bytes; a restored one continues as this one would."""
+        """Return the state as bytes; a restored one continues as this one would."""
         return pack(
             {
                 "patterns": {name: str(pattern) for name, pattern in self.patterns.items()},
@@ -241,7 +241,7 @@ class PatternSetState:
 
     @classmethod
     def restore(cls, data: bytes, options: Options | None = None) -> PatternSetState:
-        """A state from its snapshot; `options` of the same strategy take the place of those in it."""
+        """Return a state from its snapshot; `options` of the same strategy replace those in it."""
         from penstock.patterns.pattern import Pattern
 
         content = unpack(data)
@@ -274,7 +274,7 @@ ONLY = "pattern"
 class PatternState:
     """Takes the events of a stream batch by batch.
 
-    Batches must come in order of time; within a batch events may stand in any order.
+    Batches must come in order of time; within a batch, events may be in any order.
 
     >>> import penstock as ps
     >>> state = ps.Pattern.parse("PATTERN SEQ(A, !B) WITHIN 2").start()
@@ -292,32 +292,32 @@ class PatternState:
 
     @property
     def backend(self) -> Any:
-        """The strategy at work."""
+        """The strategy."""
         return self._set.backend
 
     @property
     def options(self) -> Options:
-        """How the pattern is run."""
+        """The options of the run."""
         return self._set.options
 
     @property
     def last(self) -> Any:
-        """How far the stream has come: the last time seen, as a number in its unit; None before any."""
+        """The last time seen, as a number in the unit of the stream; None before any event."""
         return self._set.last
 
     @property
     def stats(self) -> PatternStats:
-        """The figures so far."""
+        """The statistics so far."""
         return self._set.stats[ONLY]
 
     def process(self, events: Table) -> pa.Table:
-        """The matches that a batch completes; row numbers go on from batch to batch."""
+        """Return the matches that a batch completes; row numbers continue from batch to batch."""
         return self._set.process(events)[ONLY]
 
     def advance(self, time: Any) -> pa.Table:
-        """No event before this time is to come: the matches that this settles.
+        """Return the matches that are settled because no event before this time will come.
 
-        The time is a number in the unit of the stream. Windows of events know no time and wait for events.
+        The time is a number in the unit of the stream. It does not affect windows of events.
 
         >>> import penstock as ps
         >>> state = ps.Pattern.parse("PATTERN SEQ(A, !B) WITHIN 2").start()
@@ -328,20 +328,20 @@ class PatternState:
         return self._set.advance(time)[ONLY]
 
     def finish(self) -> pa.Table:
-        """The end of the stream: matches that waited for their window to pass."""
+        """End the stream; return the matches that waited for their window to pass."""
         return self._set.finish()[ONLY]
 
     def whole(self, events: Table) -> PatternRun:
-        """All of a stream at once."""
+        """Process a whole stream at once."""
         return self._set.whole(events)[ONLY]
 
     def snapshot(self) -> bytes:
-        """The state as bytes; a restored one continues as this one would."""
+        """Return the state as bytes; a restored one continues as this one would."""
         return self._set.snapshot()
 
     @classmethod
     def restore(cls, data: bytes, options: Options | None = None) -> PatternState:
-        """A state from its snapshot; `options` of the same strategy take the place of those in it."""
+        """Return a state from its snapshot; `options` of the same strategy replace those in it."""
         state = cls.__new__(cls)
         state._set = PatternSetState.restore(data, options)
         if list(state._set.patterns) != [ONLY]:
@@ -354,7 +354,7 @@ class PatternState:
 
 
 def _table(pattern: Pattern, rows: np.ndarray, attribute: Attribute) -> pa.Table:
-    """Matches as a table: what RETURN says, or the row number of each variable."""
+    """Return matches as a table: the columns of RETURN, or the row number of each variable."""
     columns = {slot.name: i for i, slot in enumerate(pattern.analysis.columns)}
     rows = rows.reshape(len(rows), len(columns))
     if not pattern.returns:

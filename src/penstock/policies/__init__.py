@@ -1,8 +1,8 @@
-"""Policies: which tuple goes when memory is full. One file each; `registry` maps names to them.
+"""Eviction policies: which tuple is evicted when memory is full. One file each; `registry` lists them.
 
 >>> from penstock import policies
 >>> policies.get("lru").summary
-'the tuple whose last match is longest ago goes'
+'evicts the tuple whose last match is longest ago'
 """
 
 from penstock.policies.age import Age

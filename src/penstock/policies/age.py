@@ -1,8 +1,8 @@
-"""AGE: tuples are kept up to the age at which they have given most for the room they took.
+"""AGE: keeps tuples up to the age that yields the most results for the memory they use.
 
-Under the age-based model all tuples of a stream match at the same ages. Its curve p(k) gives the best age
+Under the age-based model all tuples of a stream match at the same ages. The curve p(k) gives the best age
 k_opt to keep them to. A buffer that can hold all tuples up to that age works as a FIFO; a smaller one is
-staggered: it keeps whom it has until k_opt and refuses newcomers meanwhile.
+staggered: it keeps its tuples until k_opt and refuses newcomers meanwhile.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from penstock.errors import PolicyOptionError
 from penstock.policies.base import Policy, Setting, is_number
 from penstock.structures.age_curves import BINS, age_bin, best_age, trace_ages
 
-EVERY = 1_000  # arrivals of a stream between two looks at its learnt curve
+EVERY = 1_000  # arrivals of a stream between two updates of its learnt curve
 
 # Columns of `learnt`, per stream.
 SEEN = 0  # arrivals
-SINCE = 1  # time of the first
+SINCE = 1  # time of the first arrival
 LEARNING = 2  # 1: rate and curve are learnt
 
 
 class AgeState(NamedTuple):
-    """Per stream the best age, the rate, the curve as learnt; per tuple its own age if it has one."""
+    """Per stream: the best age, the rate and the learnt curve; per tuple: its own best age, if it has one."""
 
     k: np.ndarray
     rate: np.ndarray
@@ -49,25 +49,25 @@ class AgeState(NamedTuple):
     matches: np.ndarray  # stream, bin
     ended: np.ndarray  # stream, bin: tuples that left at that age
     learnt: np.ndarray
-    own: np.ndarray  # stream, row: the best age of that very tuple; empty: all of a stream are alike
-    queue: Queue  # by the time at which tuples with an age of their own leave
+    own: np.ndarray  # stream, row: the best age of each tuple; empty: one age per stream
+    queue: Queue  # tuples with their own age, by the time at which they leave
 
 
 @dataclass(frozen=True)
 class Age(Policy):
-    """Keep tuples to the best age of their stream, as a FIFO or staggered.
+    """Keep tuples up to the best age of their stream, as a FIFO or staggered.
 
-    `k` is `"stream"` (one best age per stream, from `curve`), `"tuple"` (each tuple's own, computed from
-    the whole trace as in the experiments of the paper), a number, or a pair of numbers (left, right).
-    `curve` says where the best age of a stream comes from: `"past"` learns it while the stream runs (for
-    the first horizon all tuples are kept as long as possible, to see every age), `"trace"` computes it
-    from the whole trace, and a tuple of numbers is the curve itself, p(1), p(2), ... in units of the time
-    column, or a pair of such tuples.
+    `k` is `"stream"` (the default: one best age per stream, from `curve`), `"tuple"` (an age per tuple,
+    computed from the whole trace as in the paper's experiments), a number, or a pair (left, right).
+    `curve` says how to find the best age of a stream. `"past"` learns it while the stream runs; for the
+    first horizon it keeps all tuples as long as possible, to observe every age. `"trace"` computes it from
+    the whole trace. A tuple of numbers is the curve itself, p(1), p(2), ... in units of the time column; a
+    pair of such tuples gives one curve per stream.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 4]}, {"key": [1, 3], "ts": [2, 5]}
     >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy=ps.policies.Age(k=2))
-    >>> join.run(left, right, on="key", time="ts").stats.results  # 1 is kept until 2, then 3
+    >>> join.run(left, right, on="key", time="ts").stats.results  # keeps 1 until time 2, then 3
     2
     """
 
@@ -75,10 +75,10 @@ class Age(Policy):
     curve: str | tuple[Any, ...] = "past"
 
     name: ClassVar[str] = "age"
-    summary: ClassVar[str] = "tuples are kept to their stream's best age, staggered if memory is short"
+    summary: ClassVar[str] = "keeps tuples to their stream's best age, staggered if memory is short"
     wins: ClassVar[str] = "all tuples of a stream match at about the same age, and none later"
     loses: ClassVar[str] = (
-        "ages of matches vary between keys, which is the rule: it does not look at keys at all"
+        "ages of matches differ between keys, as they usually do: it does not look at keys at all"
     )
     cost: ClassVar[str] = "O(1) per arrival, O(1) per match while it learns"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.2; Srivastava and Widom 2004"
@@ -103,7 +103,7 @@ class Age(Policy):
 
     @property
     def needs_future(self) -> bool:
-        """Curves and ages from the trace do."""
+        """Whether curve or ages come from the trace."""
         return self.k == "tuple" or (self.k == "stream" and self.curve == "trace")
 
     def _curves(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -113,7 +113,7 @@ class Age(Policy):
         return (curve, curve)  # type: ignore[return-value]
 
     def build(self, setting: Setting) -> AgeState:
-        """The state, with what is known of the best ages."""
+        """Build the state with the best ages as far as they are known."""
         if self.needs_future and setting.trace is None:
             raise PolicyOptionError(
                 f"{self.spell()} needs the whole stream before it starts; use age:curve=past, or give k."
@@ -146,7 +146,7 @@ class Age(Policy):
         )
 
     def _from_trace(self, setting: Setting, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The best age of each stream, and of each tuple by its row if wanted, from the whole trace."""
+        """Return the best age of each stream, and of each tuple by row if wanted, from the whole trace."""
         trace = setting.trace
         assert trace is not None
         codes = np.unique(trace.key, return_inverse=True)[1]
@@ -170,7 +170,7 @@ def _staggered(policy, stream):
 
 @jit
 def _learn(policy, stream):
-    """The best age from what was seen: results per tuple that was there to give them, age by age."""
+    """Estimate the best age from the results per tuple that was present at each age."""
     curve = np.zeros(policy.matches.shape[1])
     there = 0.0
     for b in range(curve.shape[0] - 1, -1, -1):
@@ -217,7 +217,7 @@ def _enter(policy, store, slot):
 
 @score.on(AgeState)
 def _score(policy, store, slot):
-    """The time at which a tuple with an age of its own leaves."""
+    """Return the time at which a tuple with its own age leaves."""
     own = policy.own[store.t32[slot, STREAM], store.t64[slot, ROW]]
     return np.float64(store.time[slot, TIME]) + own
 

@@ -1,7 +1,7 @@
-"""What a policy is: a frozen spec with parameters and capabilities that builds the mutable state.
+"""The base class of policies: a frozen spec with parameters and capabilities that builds the mutable state.
 
-The spec says what the policy can do; its state is a NamedTuple of arrays, whose class tells the drivers
-which kernels to run (see `penstock.engine.hooks`). Operators know policies only through this interface.
+The spec says what the policy can do. Its state is a NamedTuple of arrays, and the class of the state selects
+the kernels (see `penstock.engine.hooks`). Operators know policies only through this interface.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ class Trace:
 
     stream: np.ndarray
     key: np.ndarray
-    time: np.ndarray  # by which tuples expire
+    time: np.ndarray  # the times by which tuples expire
     row: np.ndarray
-    step: np.ndarray  # the number of the step to which each arrival belongs
-    keep: np.ndarray | None = None  # for `opt`, decisions made before: per arrival, the step it is kept to
+    step: np.ndarray  # the step number of each arrival
+    keep: np.ndarray | None = None  # for `opt`, precomputed decisions: per arrival, the step it is kept to
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an operator tells a policy when it builds its state."""
+    """What an operator passes to a policy to build its state."""
 
-    capacities: tuple[int, ...]  # the most tuples each pool can hold
+    capacities: tuple[int, ...]  # the maximum number of tuples in each pool
     time_dtype: np.dtype
     horizons: tuple[Any, ...]  # per stream, in the unit of the time column
-    rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, where known
-    count_bytes: int | None = None  # under a byte budget: what key counts may take
+    rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, if known
+    count_bytes: int | None = None  # under a byte budget: the memory for key counts
     trace: Trace | None = None
     streams: int = 2
-    apart: bool = False  # every tuple has a key row to itself, which its operator counts for it
+    apart: bool = False  # every tuple has its own key row, and the operator counts for it
     partial: bool = False  # an arrival may match some tuples of a key and not others
     window: int = TIMED  # kind of window
-    warmup: int = 0  # first steps whose results do not count
+    warmup: int = 0  # number of first steps whose results do not count
     step: str = "arrival"  # or "tick"
-    labels: np.ndarray | None = None  # the key of each code; None: codes are whole numbers that are keys
-    places: Places | None = None  # where keys lie that are numbers or carry one; None: nowhere
+    labels: np.ndarray | None = None  # the key of each code; None: the codes are whole-number keys
+    places: Places | None = None  # positions of keys that are numbers or contain one; None: none do
 
     @property
     def total(self) -> int:
-        """The most tuples all pools can hold together."""
+        """The maximum number of tuples in all pools together."""
         return sum(self.capacities)
 
 
 @dataclass(frozen=True)
 class CacheSetting:
-    """What a cache tells a policy when it builds its state."""
+    """What a cache passes to a policy to build its state."""
 
     capacity: int  # entries
     requests: np.ndarray | None = None  # the keys of the whole trace, for policies that may look ahead
-    count_bytes: int | None = None  # under a byte budget: what key counts may take
-    costs: bool = False  # what a miss costs is told with every request
-    number: Callable[[Any], int | None] | None = None  # the key of a value that is no whole number
+    count_bytes: int | None = None  # under a byte budget: the memory for key counts
+    costs: bool = False  # every request comes with the cost of its miss
+    number: Callable[[Any], int | None] | None = None  # the key of a value that is not a whole number
 
     def key_of(self, value: Any) -> int | None:
-        """The whole number by which the cache knows a value of its model; `None` if it will never come."""
+        """Return the whole number by which the cache knows a value of its model; `None` if it has none."""
         if self.number is not None:
             return self.number(value)
         whole = is_number(value) and float(value).is_integer()
@@ -85,79 +85,79 @@ class Policy:
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""  # one line for lists
-    wins: ClassVar[str] = ""  # on which streams it does well, and why
+    wins: ClassVar[str] = ""  # the streams on which it does well, and why
     loses: ClassVar[str] = ""
     cost: ClassVar[str] = ""  # per arrival and per match
     paper: ClassVar[str] = ""
-    selective: ClassVar[bool] = False  # the arrival itself may be the one that goes
+    selective: ClassVar[bool] = False  # may refuse the arrival itself
     one_by_one: ClassVar[bool] = False  # admits the arrivals of a tick in order, without competition
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams
-    has_credits: ClassVar[bool] = False  # by which memory can be divided among streams
+    has_credits: ClassVar[bool] = False  # has credits by which memory can be divided among streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
     joins: ClassVar[bool] = True  # can run a join
     caches: ClassVar[bool] = False  # can run a cache, see `build_cache`
-    weighs_costs: ClassVar[bool] = False  # can run a cache whose misses do not cost the same
+    weighs_costs: ClassVar[bool] = False  # can run a cache whose misses differ in cost
     counts_bytes: ClassVar[bool] = True  # works under a byte budget
-    bound: ClassVar[bool] = False  # no policy to run but the bound of all: the optimum
+    bound: ClassVar[bool] = False  # an upper bound for all policies (the optimum), not a policy to run
     needs_model: ClassVar[bool] = False
-    by_recency: ClassVar[bool] = False  # any use counts alike, however small its share in a result
-    reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
-    sees_places: ClassVar[bool] = False  # uses how near keys are that are numbers or carry one, if told
+    by_recency: ClassVar[bool] = False  # every use counts the same, however small its share in a result
+    reads_values: ClassVar[bool] = False  # uses the values of keys, not only their equality
+    sees_places: ClassVar[bool] = False  # uses the distance between keys that are numbers or contain one
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property
     def needs_future(self) -> bool:
-        """Whether the whole stream must be known before it starts."""
+        """Whether it must know the whole stream before it starts."""
         return False
 
     @property
     def needs_whole_stream(self) -> bool:
-        """Whether it must see all arrivals of a stream, not those of some keys only."""
+        """Whether it must see all arrivals of a stream, not only those of some keys."""
         return False
 
     @property
     def queries(self) -> bool:
-        """Whether it is defined for stream queries: by default, if it is for joins of many streams."""
+        """Whether it supports stream queries; by default, if it supports joins of many streams."""
         return self.many
 
     def build(self, setting: Setting) -> Any:
-        """The mutable state for one operator."""
+        """Build the mutable state for one operator."""
         raise PolicyOptionError(f"{type(self).__name__} has no build(); a policy must define it")
 
     def build_cache(self, setting: CacheSetting) -> Any:
-        """The mutable state for one cache (see `penstock.engine.cache_loop`)."""
+        """Build the mutable state for one cache (see `penstock.engine.cache_loop`)."""
         raise UnknownPolicyError(f"{self.name} cannot run a cache.")
 
     def reserve(self, state: Any, arrivals: int) -> Any:
-        """The same state with room for so many further arrivals."""
+        """Return the same state with room for the given number of further arrivals."""
         return state
 
     def inform(self, state: Any, predictor: MatchPredictor) -> Any:
-        """The same state, still empty, with what a history of the stream so far can tell it."""
+        """Return the same, still empty state, with the knowledge of a history of the stream."""
         return state
 
     def predictor_of(self, state: Any) -> MatchPredictor | None:
-        """The predictor that a state has of its own; None if the policy foresees nothing."""
+        """Return the state's own predictor; None if the policy does not predict matches."""
         return None
 
     def predictor_options(self) -> tuple[float, float] | None:
-        """The span and the memory of its predictor; None if it has none."""
+        """Return the span and the memory of its predictor; None if it has none."""
         return None
 
     def check_many(self) -> None:
-        """Refuse parameters that are not defined for joins of many streams."""
+        """Reject parameters that are not defined for joins of many streams."""
 
     def check(self, state: Any, store: Store) -> None:
         """Assert the invariants of the state."""
 
     def bytes_beyond(self, state: Any) -> int:
-        """Bytes of the state that the budget does not count (exact key counts under a tuple budget)."""
+        """Return the bytes of the state outside the budget (exact key counts under a tuple budget)."""
         return 0
 
     def default_allocation(self, rates_known: bool) -> str:
-        """How memory is divided among the streams where the user does not say: one pool if it can manage one.
+        """Return the default division of memory among the streams: one pool, if the policy supports it.
 
         >>> from penstock import policies
         >>> policies.get("lru").default_allocation(rates_known=False)
@@ -170,16 +170,16 @@ class Policy:
         return "proportional" if rates_known else "equal"
 
     def check_joins(self) -> None:
-        """Refuse parameters with which it can run a cache only."""
+        """Reject parameters that work in a cache only."""
 
     def require(self, condition: bool, option: str, allowed: str) -> None:
-        """Refuse a parameter value that is out of range."""
+        """Reject a parameter value that is out of range."""
         if not condition:
             given = getattr(self, option)
             raise PolicyOptionError(f"{self.name}: {option}={given!r} is not allowed; it must be {allowed}.")
 
     def spell(self) -> str:
-        """The policy as a string that `policies.get` understands, defaults left out."""
+        """Return the policy as a string that `policies.get` parses, without defaults."""
         options = [
             f"{field.name}={_spelled(getattr(self, field.name))}"
             for field in dataclasses.fields(self)
@@ -189,7 +189,7 @@ class Policy:
 
 
 def _spelled(value: Any) -> str:
-    """A parameter as text: tuples with "/" between their members, pairs of tuples with "|"."""
+    """Spell a parameter: tuples with "/" between their members, pairs of tuples with "|"."""
     if not isinstance(value, tuple):
         return str(value)
     between = "|" if any(isinstance(part, tuple) for part in value) else "/"
@@ -198,5 +198,5 @@ def _spelled(value: Any) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a parameter is a plain number (bool is not)."""
+    """Whether a parameter is a plain number (not a bool)."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -1,9 +1,9 @@
-"""CLOCK: a hand goes round and takes 1 off each score it passes; who falls below 0 goes.
+"""CLOCK: a hand lowers each score it passes by 1 and evicts the first tuple that falls below 0.
 
-The hand need not walk. A tuple at position p of a ring of M positions, with score w, is evicted when the
-hand comes to it for the (floor(w) + 1)-th time; counting all steps the hand ever makes, that step number
-is known when the tuple enters, and a match adds M to it. The victim is the tuple with the lowest step
-number, and the hand jumps there.
+The hand does not have to walk. A tuple at position p of a ring of M positions, with score w, is evicted when
+the hand reaches it for the (floor(w) + 1)-th time. Counted over all steps of the hand, that step number is
+known when the tuple enters, and a match adds M to it. The victim is the tuple with the lowest step number,
+and the hand jumps there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.structures.bitset import Bitset, bit_add, bit_next, bit_remove, ne
 
 
 class Ring(NamedTuple):
-    """Per pool: its free positions, the steps its hand has made, and the position it has just freed."""
+    """Per pool: its free positions, the steps its hand has made, and the position it freed last."""
 
     free: Bitset
     hand: np.ndarray
@@ -43,7 +43,7 @@ class Ring(NamedTuple):
 
 
 class ClockState(NamedTuple):
-    """The ring and a queue of the tuples by the step at which the hand would evict them."""
+    """The ring, and a queue of the tuples by the step at which the hand would evict them."""
 
     ring: Ring
     queue: Queue
@@ -61,10 +61,10 @@ class ClockCache(NamedTuple):
 
 @dataclass(frozen=True)
 class Clock(Policy):
-    """Evict the first tuple whose score the hand brings below 0.
+    """Evict the first tuple whose score the hand lowers below 0.
 
-    A newcomer starts at `w0`, each match adds 1, each passing of the hand takes 1 off: the score mixes
-    how often and how recently a tuple has matched.
+    A newcomer starts at `w0` (default 1), each match adds 1, and each pass of the hand subtracts 1. The
+    score thus combines how often and how recently a tuple matched.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
@@ -76,10 +76,10 @@ class Clock(Policy):
     w0: float = 1.0
 
     name: ClassVar[str] = "clock"
-    summary: ClassVar[str] = "a hand takes 1 off each score it passes; who falls below 0 goes"
+    summary: ClassVar[str] = "a hand lowers each score it passes by 1 and evicts the first below 0"
     wins: ClassVar[str] = (
-        "load and locality fluctuate and time per row matters: near lru and gdj, at the lowest cost of "
-        "those that look at matches"
+        "load and locality fluctuate and time per row matters: close to lru and gdj, at the lowest cost of "
+        "the policies that look at matches"
     )
     loses: ClassVar[str] = (
         "popularity is fixed and memory is short: the hand passes too often for scores to grow"
@@ -93,7 +93,7 @@ class Clock(Policy):
         self.require(is_number(self.w0) and 0 <= self.w0 < 2**31, "w0", "a number from 0 up")
 
     def build(self, setting: Setting) -> ClockState:
-        """An empty ring per pool."""
+        """Build an empty ring per pool."""
         return ClockState(
             ring=new_ring(setting.capacities),
             queue=new_queue(setting.capacities),
@@ -101,7 +101,7 @@ class Clock(Policy):
         )
 
     def build_cache(self, setting: CacheSetting) -> ClockCache:
-        """An empty ring with a position per entry."""
+        """Build an empty ring with a position per entry."""
         return ClockCache(
             ring=new_ring((setting.capacity,)),
             heap=new_heap(setting.capacity),
@@ -110,12 +110,12 @@ class Clock(Policy):
         )
 
     def check(self, state: Any, store: Store) -> None:
-        """Positions are taken once."""
+        """Assert that no position is taken twice."""
         check_ring(state.ring, store)
 
 
 def new_ring(capacities: tuple[int, ...]) -> Ring:
-    """Rings whose positions are all free, the hand at the first."""
+    """Build rings whose positions are all free, with the hand at the first."""
     pools = len(capacities)
     free = new_bitset(pools, max(capacities))
     for pool, capacity in enumerate(capacities):
@@ -129,7 +129,7 @@ def new_ring(capacities: tuple[int, ...]) -> Ring:
 
 
 def check_ring(ring: Ring, store: Store) -> None:
-    """Assert that taken and free positions are complementary."""
+    """Assert that taken and free positions complement each other."""
     live = np.flatnonzero(store.t64[: store.meta[4] + 1, 1] >= 0)
     live = live[live > 0]
     for pool, size in enumerate(ring.size):
@@ -150,10 +150,10 @@ def _free_all(free, pool, capacity):
 
 @jit
 def take_position(ring, pool):
-    """Where a newcomer goes, and the step at which the hand first comes to it.
+    """Return the position of a newcomer, and the step at which the hand first reaches it.
 
-    The position just freed by the hand, which then moves past it, or the first free one at or after the
-    hand, which stays.
+    It is the position the hand has just freed, which the hand then passes, or the first free one at or
+    after the hand, which stays.
     """
     size = ring.size[pool]
     position = ring.landing[pool]
@@ -171,14 +171,14 @@ def take_position(ring, pool):
 
 @jit
 def next_visit(ring, pool, position, step):
-    """The first step from `step` on at which the hand is at a position."""
+    """Return the first step from `step` on at which the hand is at a position."""
     size = ring.size[pool]
     return step + (position - step) % size
 
 
 @jit
 def strike(ring, pool, position, step):
-    """The hand jumps to the step at which it evicts the tuple at a position."""
+    """Move the hand to the step at which it evicts the tuple at a position."""
     if ring.landing[pool] >= 0:  # under a byte budget one eviction may not be enough
         ring.landing[pool] = -1
     ring.hand[pool] = step

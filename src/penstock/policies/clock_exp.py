@@ -1,10 +1,10 @@
-"""CLOCK-EXP: CLOCK with scores that fade by a factor instead of falling by 1.
+"""CLOCK-EXP: CLOCK with scores that the hand multiplies by a factor instead of lowering by 1.
 
-As for CLOCK the step at which the hand would evict a tuple is known from its score. A match puts it off,
-by more or less than one round, but for at least the rounds that a score of 1 lasts, and for all tuples of
-the key. So a tuple that has been matched is not in the queue. Its key is in a list by last match instead,
-and the queue's front is the victim as long as it is due before the tuples of the key matched longest ago
-can be. When it is not, that key is taken out of the list and its tuples are filed one by one.
+As for CLOCK, the step at which the hand would evict a tuple follows from its score. A match postpones that
+step, for all tuples of the key, by more or less than one round, but to no earlier than a score of 1 lasts. So
+matched tuples are not in the queue; instead their key is in a list ordered by last match. The front of the
+queue is the victim as long as it is due before any tuple of the key matched longest ago can be. Otherwise
+that key is removed from the list and its tuples are put into the queue one by one.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ OTHER_RHOS = (0.5, 0.8, 0.99, 0.998)
 W0 = 0
 THRESHOLD = 1
 FIRST_ROUNDS = 2  # rounds that a newcomer survives without a match, plus one
-SAFE_ROUNDS = 3  # rounds that a score of 1 lasts, plus one
+SAFE_ROUNDS = 3  # rounds that a score of 1 survives, plus one
 
 
 class ClockExpState(NamedTuple):
-    """The ring; tuples by the step at which they are due, keys by last match, and a cell per tuple.
+    """The ring; a queue of tuples by due step, a list of keys by last match, and a cell per tuple.
 
-    In `BASE` a tuple has the step at which it is due, -1 if it is not in the queue.
+    `BASE` holds the step at which a tuple is due, or -1 if it is not in the queue.
     """
 
     ring: Ring
@@ -91,9 +91,9 @@ class ClockExpState(NamedTuple):
 
 
 class ClockExpCache(NamedTuple):
-    """In a cache: the ring, its entries by the step at which they are due, and the score of each.
+    """In a cache: the ring, its entries by due step, and the score of each.
 
-    A score is as of the step before `visit`, at which the hand comes to the entry next.
+    A score is as of the step before `visit`, the next step at which the hand reaches the entry.
     """
 
     ring: Ring
@@ -107,11 +107,11 @@ class ClockExpCache(NamedTuple):
 
 @dataclass(frozen=True)
 class ClockExp(Policy):
-    """Evict the first tuple whose score the hand brings below the threshold.
+    """Evict the first tuple whose score the hand lowers below the threshold.
 
-    Each passing of the hand multiplies the score by `rho`. A `rho` near 1 forgets slowly and weighs how
-    often a tuple has matched, a small one weighs how recently. With `rho="auto"` it is tuned while the join
-    runs: several are tried beside it on a sample of the keys, as `auto` tries policies.
+    Each pass of the hand multiplies the score by `rho` (default 0.95). A `rho` near 1 forgets slowly and
+    favours tuples that match often; a small one favours recent matches. `rho="auto"` tunes it while the join
+    runs: several values are simulated on a sample of the keys, as `auto` does with policies.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
@@ -125,21 +125,21 @@ class ClockExp(Policy):
     threshold: float = 0.01
 
     name: ClassVar[str] = "clock-exp"
-    summary: ClassVar[str] = "a hand fades each score it passes; who falls below the threshold goes"
+    summary: ClassVar[str] = "a hand multiplies each score by rho and evicts the first below the threshold"
     wins: ClassVar[str] = (
         "recency matters most: with a small rho it is close to lru, with a large one to clock"
     )
-    loses: ClassVar[str] = "popularity is fixed; and rho has to fit the stream (rho=auto looks for it)"
+    loses: ClassVar[str] = "popularity is fixed; also, rho has to fit the stream (rho=auto searches for it)"
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, sections 3.2 and 4.4"
     one_by_one: ClassVar[bool] = True
     caches: ClassVar[bool] = True
-    margin: ClassVar[float] = 0.003  # with rho="auto": by which another one must be ahead
-    trial_bytes: ClassVar[int] = 1 << 20  # and for the small buffers, where 5 % of the memory are less
+    margin: ClassVar[float] = 0.003  # with rho="auto": the lead that a switch requires
+    trial_bytes: ClassVar[int] = 1 << 20  # with rho="auto": minimum bytes for the small buffers (else 5 %)
 
     def __post_init__(self) -> None:
         if self.rho == "auto":
-            # For this one object: what the class says of itself is of a given rho.
+            # Set on this object only: the class attributes describe a fixed rho.
             for name, value in (("chooses", True), ("many", False), ("caches", False)):
                 object.__setattr__(self, name, value)
             self._check_others()
@@ -147,7 +147,7 @@ class ClockExp(Policy):
         self.require(
             is_number(self.rho) and 0 < float(self.rho) <= 0.9999,
             "rho",
-            "above 0 and at most 0.9999 (a score that does not fade is never evicted), or 'auto'",
+            "above 0 and at most 0.9999 (a score that does not decay is never evicted), or 'auto'",
         )
         self._check_others()
 
@@ -156,7 +156,7 @@ class ClockExp(Policy):
         self.require(is_number(self.threshold) and self.threshold > 0, "threshold", "above 0")
 
     def among(self) -> list[ClockExp]:
-        """What `rho="auto"` chooses from.
+        """Return the candidates of `rho="auto"`.
 
         >>> from penstock import policies
         >>> [policy.rho for policy in policies.get("clock-exp:rho=auto").among()]
@@ -165,7 +165,7 @@ class ClockExp(Policy):
         return [replace(self, rho=rho) for rho in (RHO_DEFAULT, *OTHER_RHOS)]
 
     def build(self, setting: Setting) -> ClockExpState:
-        """An empty ring per pool."""
+        """Build an empty ring per pool."""
         if self.rho == "auto":
             return self.among()[0].build(setting)
         powers = self._powers()
@@ -184,7 +184,7 @@ class ClockExp(Policy):
         return np.cumprod(np.concatenate([[1.0], np.full(POWERS - 1, float(self.rho))]))
 
     def build_cache(self, setting: CacheSetting) -> ClockExpCache:
-        """An empty ring with a position per entry."""
+        """Build an empty ring with a position per entry."""
         entries = setting.capacity + 1
         return ClockExpCache(
             ring=new_ring((setting.capacity,)),
@@ -197,7 +197,7 @@ class ClockExp(Policy):
         )
 
     def check(self, state: Any, store: Store) -> None:
-        """Positions are taken once, every tuple can be found, and logs are free or of one key."""
+        """Assert that positions are taken once, every tuple can be found, and logs are free or of one key."""
         check_ring(state.ring, store)
         rows = state.recency.rows
         live = np.flatnonzero(store.t64[: store.meta[4] + 1, ARRIVAL] >= 0)
@@ -246,7 +246,7 @@ def _match_key(policy, store, entry, side, arrival):
 
 @jit
 def _settle(policy, store, row, pool):
-    """Bring the scores of a key's tuples up to its last match."""
+    """Update the scores of a key's tuples to its last match."""
     log = policy.recency.rows[row, NOTED]
     if log != 0:
         entry, side = row >> 1, row & 1
@@ -258,7 +258,7 @@ def _settle(policy, store, row, pool):
 
 @match_one.on(ClockExpState)
 def _match_one(policy, store, slot, arrival):
-    """Where tuples are matched one by one, each is in the queue, and keys have no uses."""
+    """Match a single tuple: here every tuple is in the queue, and keys do not count uses."""
     pool = store.pool_of[store.t32[slot, STREAM]]
     cell = cell_of(policy.cells, store, slot)
     raise_weights(policy.cells, policy.powers, cell, cell + 1, policy.ring.hand[pool], policy.ring.size[pool])
@@ -267,7 +267,7 @@ def _match_one(policy, store, slot, arrival):
 
 @jit
 def _release(policy, row):
-    """A key leaves the list, and its log is free."""
+    """Remove a key from the list and free its log."""
     forget(policy.recency, row)
     log = policy.recency.rows[row, NOTED]
     if log != 0:
@@ -277,14 +277,14 @@ def _release(policy, row):
 
 @jit
 def _due(policy, cell, pool):
-    """The step at which the hand would evict the tuple of a cell that is up to date."""
+    """Return the step at which the hand would evict the tuple of an up-to-date cell."""
     rounds = rounds_left(policy.cells.floats[cell, WEIGHT], policy.parameters[THRESHOLD], policy.powers)
     return policy.cells.words[cell, VISIT] + (rounds - 1) * policy.ring.size[pool]
 
 
 @jit
 def _dissolve(policy, store, row, pool):
-    """File the tuples of a key one by one, those that the queue does not have already."""
+    """Put the tuples of a key that are not in the queue yet into the queue, one by one."""
     _settle(policy, store, row, pool)
     _release(policy, row)
     entry, side = row >> 1, row & 1
@@ -314,7 +314,7 @@ def _enter(policy, store, slot):
     policy.cells.words[cell, SINCE] = uses
     first_rounds, safe_rounds = policy.parameters[FIRST_ROUNDS], policy.parameters[SAFE_ROUNDS]
     if uses != 0 and first_rounds >= safe_rounds and policy.recency.rows[2 * entry + side, NEWER] != 0:
-        store.t64[slot, BASE] = -1  # it lasts as long as those that were matched last
+        store.t64[slot, BASE] = -1  # it survives as long as the tuples that were matched last
         return
     due = visit + (np.int64(first_rounds) - 1) * policy.ring.size[pool]
     store.t64[slot, BASE] = due
@@ -332,14 +332,14 @@ def _leave(policy, store, slot):
 
 @jit
 def _known(policy, store, slot):
-    """Whether a tuple has not been matched since it was filed."""
+    """Whether a tuple has not been matched since it was put into the queue."""
     uses = store.k64[store.t32[slot, ENTRY], USE + store.t32[slot, SIDE]]
     return uses == 0 or policy.cells.words[cell_of(policy.cells, store, slot), SINCE] == uses
 
 
 @filed.on(ClockExpState)
 def _filed(policy, store, slot):
-    """A tuple that has been matched is left to the list of keys."""
+    """Remove a matched tuple from the queue; the list of keys takes over."""
     if _known(policy, store, slot):
         return True
     store.t64[slot, BASE] = -1
@@ -375,12 +375,12 @@ def _make_room(policy, store, pool, stream, entry):
     return slot
 
 
-RHO = 2  # of the parameters of a cache
+RHO = 2  # parameter of a cache
 
 
 @jit
 def _due_in_cache(policy, slot):
-    """The step at which the hand would evict an entry whose score is up to date."""
+    """Return the step at which the hand would evict an entry whose score is up to date."""
     rounds = rounds_left(policy.weight[slot], policy.parameters[THRESHOLD], policy.powers)
     return np.float64(policy.visit[slot] + (rounds - 1) * policy.ring.size[0])
 
@@ -396,7 +396,7 @@ def _entered(policy, cache, slot):
 
 @used.on(ClockExpCache)
 def _used(policy, cache, slot):
-    """The score fades by the passings of the hand since it was last told, and gains 1."""
+    """Decay the score by the passes of the hand since its last update, and add 1."""
     visit = next_visit(policy.ring, 0, policy.position[slot], policy.ring.hand[0])
     for _ in range((visit - policy.visit[slot]) // policy.ring.size[0]):
         policy.weight[slot] *= policy.parameters[RHO]

@@ -1,4 +1,4 @@
-"""FIFO: the oldest tuple goes."""
+"""FIFO: evicts the oldest tuple."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class FifoState(NamedTuple):
-    """FIFO needs no memory of its own: the expiry ring has the order of arrival."""
+    """Empty: the expiry ring already has the order of arrival."""
 
     nothing: np.ndarray
 
 
 class FifoCache(NamedTuple):
-    """In a cache the list of entries has the order."""
+    """Empty: the cache's list of entries already has the order of arrival."""
 
     nothing: np.ndarray
 
@@ -30,7 +30,7 @@ class FifoCache(NamedTuple):
 class Fifo(Policy):
     """Evict the tuple that arrived first.
 
-    The data-agnostic baseline: a smaller window in effect. Joined with random dropping it gives an
+    The data-agnostic baseline; in effect it shortens the window. Combined with random dropping it gives an
     unbiased sample of the exact result (section 4.2 of GreedyDual-Join).
 
     >>> import penstock as ps
@@ -41,22 +41,22 @@ class Fifo(Policy):
     """
 
     name: ClassVar[str] = "fifo"
-    summary: ClassVar[str] = "the oldest tuple goes"
+    summary: ClassVar[str] = "evicts the oldest tuple"
     wins: ClassVar[str] = (
-        "matches come at any age alike or soon after arrival (a trend that moves on), or results must be "
-        "a fair sample: nothing is chosen"
+        "matches are equally likely at any age, or come soon after arrival (a moving trend), or results must "
+        "be a fair sample: it does not look at keys"
     )
-    loses: ClassVar[str] = "some keys match far more often than others: popular ones go as early as rare ones"
+    loses: ClassVar[str] = "some keys match far more often than others: it evicts popular and rare keys alike"
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> FifoState:
-        """The (empty) state."""
+        """Build the (empty) state."""
         return FifoState(np.zeros(1))
 
     def build_cache(self, setting: CacheSetting) -> FifoCache:
-        """The (empty) state."""
+        """Build the (empty) state."""
         return FifoCache(np.zeros(1))
 
 

@@ -1,4 +1,4 @@
-"""FLOWEXPECT: keep what the best fixed decisions for the next steps would keep, decided anew at each step."""
+"""FLOWEXPECT: at each step, plan the next steps with a min-cost flow and carry out the first decision."""
 
 from __future__ import annotations
 
@@ -42,18 +42,16 @@ from penstock.policies.base import Policy, Setting
 from penstock.policies.heeb.state import values_of
 from penstock.policies.python import Item, PythonState
 
-SPREADS = 8.0  # standard deviations of a walk or of AR(1) that are looked at
+SPREADS = 8.0  # standard deviations of a walk or AR(1) that are considered
 
 
 class FlowState(PythonState):
-    """What is buffered, what has come in this step, and who stays once that is decided."""
+    """The buffered tuples, the arrivals of this step, and which of them stay once that is decided."""
 
     def __init__(self, policy: FlowExpect, setting: Setting) -> None:
         values, numeric = values_of(setting)
         if not numeric:
-            raise PolicyOptionError(
-                f"{policy.name} needs keys that are numbers, which its models tell the future of."
-            )
+            raise PolicyOptionError(f"{policy.name} needs numeric keys, because its models predict numbers.")
         self.policy = policy  # type: ignore[assignment]
         self.memory: Any = {}
         self.items: dict[int, Item] = {}
@@ -67,19 +65,19 @@ class FlowState(PythonState):
         self.last: list[float | None] = [None, None]
         self.ticks = 0
         self.began: float | None = None
-        self.waiting: list[Item] = []  # arrivals of the present step
-        self.open = False  # the present tick has not begun to admit
-        self.stay: set[int] | None = None  # arrival numbers, once decided
+        self.waiting: list[Item] = []  # arrivals of the current step
+        self.open = False  # the current tick has not admitted any tuple yet
+        self.stay: set[int] | None = None  # arrival numbers that stay, once decided
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))
 
     def value(self, key: int) -> float:
-        """The value of a key."""
+        """Return the value of a key."""
         return float(self.values[key]) if len(self.values) else float(key)
 
     def past(self, stream: int) -> Past:
-        """What a model is told of the stream so far."""
+        """Return what a model needs to know about the stream so far."""
         return Past(self.ticks - 1 if self.ticking else self.seen[stream] - 1, self.last[stream])
 
 
@@ -87,15 +85,14 @@ class FlowState(PythonState):
 class FlowExpect(Policy):
     """At every step, find the decisions for the next `lookahead` steps with the most expected results.
 
-    The decisions are found by a min-cost flow over the tuples in memory, the newcomers, and those still to
-    come, each with the results that the models of the streams let it expect; of these decisions the first is
-    carried out. It is the most thorough of the policies that know a model, and a slow one: a flow per step,
-    in Python. Even so it is not optimal, for it plans as if it could not change its mind (section 4 of the
-    paper).
+    A min-cost flow finds them over the tuples in memory, the newcomers and the tuples still to come, each
+    with the results that the models of the streams predict for it. Only the first decision is carried out.
+    It is the most thorough policy that uses a model, and a slow one: one flow per step, in Python. It is
+    still not optimal, because it plans as if it could not revise its decisions (section 4 of the paper).
 
-    `left` and `right` are the models of the streams, any with a `pmf`; a model of one's own also needs a
-    method `support(past, ahead)`, the values that may come in the next `ahead` steps. The benefit of a tuple
-    ends with its window.
+    `left` and `right` are the models of the streams; they must have a `pmf`. Your own model also needs a
+    method `support(past, ahead)` that returns the values possible in the next `ahead` steps. The benefit of a
+    tuple ends with its window.
 
     >>> import penstock as ps
     >>> model = ps.models.LinearTrend(slope=1, intercept=0, noise=ps.models.BoundedUniform(2))
@@ -113,7 +110,7 @@ class FlowExpect(Policy):
     lookahead: int = 20
 
     name: ClassVar[str] = "flowexpect"
-    summary: ClassVar[str] = "who is not kept by the best fixed decisions for the next steps goes"
+    summary: ClassVar[str] = "evicts what the best fixed decisions for the next steps do not keep"
     wins: ClassVar[str] = (
         "streams are short and a model is known: it plans the next steps exactly, as a yardstick for heeb"
     )
@@ -138,11 +135,11 @@ class FlowExpect(Policy):
         self.require(whole and self.lookahead >= 1, "lookahead", "a whole number of steps from 1 up")
 
     def build(self, setting: Setting) -> FlowState:
-        """An empty memory."""
+        """Build an empty memory."""
         if self.left is None or self.right is None:
             raise PolicyOptionError(
-                f"{self.name} needs the models of both streams; give them: FlowExpect(left=MODEL, "
-                "right=MODEL), such as penstock.models.select(series) finds."
+                f"{self.name} needs the models of both streams. Pass FlowExpect(left=MODEL, right=MODEL); "
+                "penstock.models.select(series) finds a model."
             )
         for model in (self.left, self.right):
             support(model, Past(0, 0.0), 1)
@@ -150,7 +147,7 @@ class FlowExpect(Policy):
 
 
 def support(model: Model, past: Past, ahead: int) -> np.ndarray:
-    """The values that may well come in the next `ahead` steps.
+    """Return the values that are likely enough to come in the next `ahead` steps.
 
     >>> from penstock.models import BoundedUniform, LinearTrend, Past
     >>> from penstock.policies.flowexpect import support
@@ -179,13 +176,13 @@ def support(model: Model, past: Past, ahead: int) -> np.ndarray:
         low = (min(last, model.mean) - far) // model.step
         return np.arange(low, (max(last, model.mean) + far) // model.step + 1) * model.step
     raise PolicyOptionError(
-        f"flowexpect: which values {type(model).__name__} may bring is not known; give it a method "
+        f"flowexpect: cannot tell which values {type(model).__name__} may produce; give it a method "
         "support(past, ahead)."
     )
 
 
 def decide(state: FlowState, store: Store) -> set[int]:
-    """The arrival numbers of those that stay, among the buffered and the arrivals of this step."""
+    """Return the arrival numbers that stay, among the buffered tuples and the arrivals of this step."""
     ahead, models = state.ahead, state.models
     steps = np.arange(1, ahead + 1)
     pasts = [state.past(stream) for stream in (0, 1)]
@@ -215,14 +212,14 @@ def decide(state: FlowState, store: Store) -> set[int]:
         capacity = int(store.pools[pool, P_LIMIT])
         counts = [max(1, round(rates[stream])) for stream in streams]
         keep, _ = best_expected(capacity, benefits, coming, counts) if mine else (np.zeros(0, bool), 0.0)
-        # Who is expected to give nothing fills what room is left, the latest first.
+        # Tuples without expected results fill the remaining room, the latest first.
         worth = sorted(range(len(mine)), key=lambda i: (keep[i], mine[i].arrival), reverse=True)
         stay.update(mine[i].arrival for i in worth[:capacity])
     return stay
 
 
 def _pace(state: FlowState, store: Store, stream: int) -> float:
-    """Steps of the other stream in a unit of the clock by which tuples of `stream` expire."""
+    """Return the steps of the other stream per unit of the clock by which tuples of `stream` expire."""
     passed = state.ticks if state.ticking else state.seen[1 - stream]
     if store.meta[WINDOW] == ROWS:
         return passed / state.seen[stream] if state.seen[stream] else 1.0
@@ -231,7 +228,7 @@ def _pace(state: FlowState, store: Store, stream: int) -> float:
 
 
 def _steps_left(state: FlowState, store: Store, stream: int, time: Any) -> float:
-    """How many steps the window of a tuple still covers."""
+    """Return how many steps the window of a tuple still covers."""
     clock, horizon = store.clock[stream].item(), store.horizon[stream].item()
     if store.meta[WINDOW] == LANDMARK:
         end = (time // horizon + 1) * horizon
@@ -240,7 +237,7 @@ def _steps_left(state: FlowState, store: Store, stream: int, time: Any) -> float
 
 
 def _lives(state: FlowState, store: Store, stream: int, steps: np.ndarray) -> np.ndarray:
-    """For tuples that arrive so many steps from now, the last step that their window covers."""
+    """Return the last step covered by the window of tuples that arrive these numbers of steps from now."""
     if store.meta[WINDOW] != LANDMARK:
         return steps + _steps_left(state, store, stream, store.clock[stream].item())
     end = _steps_left(state, store, stream, store.clock[stream].item())
@@ -289,7 +286,7 @@ def _leave(state, store, slot):
 
 @match_key.on(FlowState)
 def _match_key(state, store, entry, stream, arrival):
-    """A match tells nothing that the models do not."""
+    """Do nothing: a match adds nothing to what the models know."""
 
 
 @match_one.on(FlowState)

@@ -1,14 +1,14 @@
-"""GreedyDual-Join: the tuple with the least credit goes; credit is earned by matches.
+"""GreedyDual-Join: evicts the tuple with the least credit; matches earn credit.
 
-A tuple enters with the credit of the `initial` quantile of its buffer, so that it gets a while to prove
-its worth, and earns credit with each match. Section 5.2 of the paper tries three rules for that:
+A tuple enters with the credit of the `initial` quantile of its buffer, which gives it time to match, and
+earns credit with each match. Section 5.2 of the paper compares three rules:
 
-1. a match adds 1, nothing is taken away;
-2. a match adds the rank of the tuple by credit, and all lose 1;
-3. a match adds 1, and all lose alike so that the credits of the buffer keep their sum.
+1. a match adds 1, and nothing is subtracted;
+2. a match adds the rank of the tuple by credit, and all tuples lose 1;
+3. a match adds 1, and all tuples lose the same amount so that the credits of the buffer keep their sum.
 
-What all tuples of a buffer lose alike changes no order. Rule 3 therefore evicts what rule 1 evicts, and
-here differs from it only in the credits it reports; and rule 2 leaves out the decrement.
+An equal loss for all tuples of a buffer does not change their order. Rule 3 therefore evicts the same
+tuples as rule 1 and differs only in the credits it reports, and rule 2 skips the decrement.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from penstock.structures.ranked_list import (
     new_blocks,
 )
 
-# The quantile and its tuning.
+# The quantile, and the state of its tuning.
 INITIAL = 0
 SHARED = 1  # 1: newcomers take the credit in `shared`, set before their tick
 AUTO = 2  # 1: the quantile is tuned
@@ -84,16 +84,16 @@ ENTERED = 5  # arrivals entered in this epoch
 BEFORE = 6  # credit per arrival of the epoch before
 TUNING = 8
 
-EPOCH = 1_000  # an epoch has at least so many arrivals, and at least half as many as the buffer holds
+EPOCH = 1_000  # minimum arrivals of an epoch; it also has at least half as many as the buffer holds
 ODDS_STEP = 1.6
 LOWEST_ODDS, HIGHEST_ODDS = 0.5, 2_000.0
 
 
 class GdjState(NamedTuple):
-    """Rules 1 and 3: tuples by credit in a queue, and a histogram of the credits for the quantile.
+    """Rules 1 and 3: a queue of tuples by credit, and a histogram of the credits for the quantile.
 
-    A use of a key earns all its tuples alike, so a tuple has its credit less the uses of its key: in its
-    cell, for calculations with all tuples of a key, and in `BASE`.
+    A use of a key earns all its tuples the same, so a tuple stores its credit minus the uses of its key: in
+    its cell, for calculations over all tuples of a key, and in `BASE`.
     """
 
     queue: Queue
@@ -101,11 +101,11 @@ class GdjState(NamedTuple):
     histogram: Histogram
     tuning: np.ndarray
     shared: np.ndarray
-    lost: np.ndarray  # rule 3: what each tuple of the pool has lost; NaN under rule 1
+    lost: np.ndarray  # rule 3: how much each tuple of the pool has lost; NaN under rule 1
 
 
 class GdjRankState(NamedTuple):
-    """Rule 2: tuples by credit in a sorted list that knows ranks."""
+    """Rule 2: a list of tuples sorted by credit that supports ranks."""
 
     blocks: Blocks
     tuning: np.ndarray
@@ -113,24 +113,24 @@ class GdjRankState(NamedTuple):
 
 
 class GdjCache(NamedTuple):
-    """In a cache: entries by credit, then by last use, in a sorted list that knows ranks."""
+    """In a cache: a list of entries sorted by credit, then by last use, that supports ranks."""
 
     blocks: Blocks
     credit: np.ndarray  # per entry
-    since: np.ndarray  # per entry, the use under which it is filed
+    since: np.ndarray  # per entry, the use by which it is sorted
     tuning: np.ndarray
-    ranks: np.ndarray  # 1: a hit earns the rank, by rule 2
+    ranks: np.ndarray  # 1: a hit earns the rank (rule 2)
 
 
 @dataclass(frozen=True)
 class GreedyDualJoin(Policy):
     """Evict the tuple with the least credit.
 
-    `initial` is the quantile of the buffer's credits with which a newcomer enters: a high one is patient
-    with newcomers, a low one makes them prove themselves at once. `"auto"` tunes it while the stream
-    runs, by hill climbing: at the end of each epoch (half a buffer of arrivals, a thousand at least) the
-    odds `initial / (1 - initial)` are multiplied by 1.6 or divided by it, in the same direction as before
-    if the epoch earned at least as much credit per arrival as the one before it, in the other if not.
+    `initial` is the quantile of the buffer's credits with which a newcomer enters (default 0.9). A high one
+    gives newcomers time to match; a low one makes them match at once or be evicted. `"auto"` tunes it while
+    the stream runs, by hill climbing: at the end of each epoch (half a buffer of arrivals, at least a
+    thousand) the odds `initial / (1 - initial)` are multiplied or divided by 1.6. The direction stays if the
+    epoch earned at least as much credit per arrival as the one before, and is reversed otherwise.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
@@ -144,13 +144,13 @@ class GreedyDualJoin(Policy):
 
     name: ClassVar[str] = "gdj"
     has_credits: ClassVar[bool] = True
-    summary: ClassVar[str] = "the tuple with the least credit goes; matches earn credit"
+    summary: ClassVar[str] = "evicts the tuple with the least credit; matches earn credit"
     wins: ClassVar[str] = (
-        "keys come in clusters but some are popular for good: credit remembers matches, newcomers "
-        "displace what stopped matching"
+        "keys come in clusters but some stay popular: credit remembers matches, and newcomers "
+        "replace tuples that stopped matching"
     )
     loses: ClassVar[str] = (
-        "popularity never changes: prob, which counts every arrival and may refuse a newcomer, keeps more"
+        "popularity never changes: prob, which counts every arrival and may refuse newcomers, does better"
     )
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/128) per match)"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
@@ -158,11 +158,11 @@ class GreedyDualJoin(Policy):
     weighs_costs: ClassVar[bool] = True
 
     def check_many(self) -> None:
-        """Refuse ranks, of which a tuple has no single one there."""
+        """Reject method 2: a tuple has no single rank in joins of many streams."""
         if self.method == 2:
             raise PolicyOptionError(
-                "gdj: method=2 is not defined for joins of many streams, where a tuple may match several "
-                "times at once and has no one rank; give method 1 or 3."
+                "gdj: method=2 is not defined for joins of many streams, because a tuple may match several "
+                "times at once and has no single rank; use method 1 or 3."
             )
 
     def __post_init__(self) -> None:
@@ -176,7 +176,7 @@ class GreedyDualJoin(Policy):
         self.require(is_number(self.method) and self.method in (1, 2, 3), "method", "1, 2 or 3")
 
     def build(self, setting: Setting) -> GdjState | GdjRankState:
-        """Empty structures for the chosen rule."""
+        """Build empty structures for the chosen rule."""
         pools = len(setting.capacities)
         tuning = self._tuning()
         if self.method == 2:
@@ -198,7 +198,7 @@ class GreedyDualJoin(Policy):
         return tuning
 
     def build_cache(self, setting: CacheSetting) -> GdjCache | GreedyDualCache:
-        """An empty list; where misses differ in cost, GreedyDual as it was before there were joins."""
+        """Build an empty list, or the original GreedyDual if misses differ in cost."""
         if setting.costs:
             return new_greedy_dual(setting.capacity)
         return GdjCache(
@@ -210,7 +210,7 @@ class GreedyDualJoin(Policy):
         )
 
     def check(self, state: Any, store: Store) -> None:
-        """The list of credits agrees with the tuples."""
+        """Assert that the list of credits agrees with the tuples."""
         live = np.flatnonzero(store.t64[:, ARRIVAL] >= 0)
         live = live[(live > 0) & (live <= store.meta[4])]
         for pool in range(len(store.pools)):
@@ -233,7 +233,7 @@ class GreedyDualJoin(Policy):
 
 @jit
 def tune(tuning, live):
-    """Count an arrival that has entered; at the end of an epoch move the quantile, if that is wanted."""
+    """Count an arrival that has entered; at the end of an epoch, move the quantile if it is tuned."""
     tuning[ENTERED] += 1.0
     if tuning[AUTO] == 0.0 or tuning[ENTERED] < max(EPOCH, live // 2):
         return
@@ -250,7 +250,7 @@ def tune(tuning, live):
 
 @jit
 def _quantile_rank(blocks, pool, tuples, quantile):
-    """The credit of rank floor(quantile * (n - 1)) of a pool, 0 if it is empty."""
+    """Return the credit of rank floor(quantile * (n - 1)) of a pool, 0 if it is empty."""
     if tuples == 0:
         return 0.0
     return block_select(blocks, pool, np.int64(np.floor(quantile * (tuples - 1))))[0]
@@ -258,7 +258,7 @@ def _quantile_rank(blocks, pool, tuples, quantile):
 
 @jit
 def _earn(blocks, store, pool, slot, credit):
-    """Add to the credit of a tuple and move it to its new place."""
+    """Add to the credit of a tuple and move it to its new position."""
     arrival = store.t64[slot, ARRIVAL]
     block_remove(blocks, pool, store.f64[slot, BASE], arrival)
     store.f64[slot, BASE] += credit
@@ -304,7 +304,7 @@ def _match_some(policy, store, slots, count, arrival):
 def _enter(policy, store, slot):
     pool = store.pool_of[store.t32[slot, STREAM]]
     if policy.histogram.meta[pool, TOTAL] == 0:
-        policy.lost[pool] *= 0.0  # an empty buffer starts anew
+        policy.lost[pool] *= 0.0  # an empty buffer starts again at 0
     cell = add_cell(policy.cells, store, slot)
     if policy.tuning[SHARED] != 0.0:
         credit = np.int64(policy.shared[pool])
@@ -349,7 +349,7 @@ def _newcomer(policy, store, stream, entry):
 
 @match_key.on(GdjRankState)
 def _match_key_rank(policy, store, entry, side, arrival):
-    """All ranks are taken before the first credit changes."""
+    """Take all ranks before the first credit changes."""
     slot = store.k32[entry, HEAD + side]
     while slot != 0:
         _take_rank(policy, store, slot)
@@ -370,7 +370,7 @@ def _match_some_rank(policy, store, slots, count, arrival):
 
 @jit
 def _take_rank(policy, store, slot):
-    """Note the rank of a tuple, the lowest being 1."""
+    """Store the rank of a tuple; the lowest is 1."""
     pool = store.pool_of[store.t32[slot, STREAM]]
     credit, number = store.f64[slot, BASE], store.t64[slot, ARRIVAL]
     store.t32[slot, PLACE] = block_rank(policy.blocks, pool, credit, number) + 1
@@ -378,7 +378,7 @@ def _take_rank(policy, store, slot):
 
 @jit
 def _earn_rank(policy, store, slot):
-    """Add the noted rank to the credit of a tuple."""
+    """Add the stored rank to the credit of a tuple."""
     policy.tuning[EARNED] += 1.0
     pool = store.pool_of[store.t32[slot, STREAM]]
     _earn(policy.blocks, store, pool, slot, store.t32[slot, PLACE])

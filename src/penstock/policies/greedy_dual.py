@@ -1,8 +1,8 @@
-"""GreedyDual for caches whose misses differ in cost, the original of GreedyDual-Join.
+"""GreedyDual, the original of GreedyDual-Join, for caches whose misses differ in cost.
 
-An entry is worth what a miss of it costs, counted from the worth of the last entry that went: so an entry
-that is not asked for loses against newcomers the sooner, the less it costs (Young 1994). With equal costs it
-evicts what LRU evicts.
+The value of an entry is the cost of its miss plus the value of the last evicted entry. An entry that is not
+requested is therefore evicted the sooner, the cheaper it is (Young 1994). With equal costs it evicts the same
+entries as LRU.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from penstock.engine.cache_loop import (
 )
 
 # Columns of `now`.
-LEVEL = 0  # the worth of the last entry that went
-COST = 1  # of the request at hand
+LEVEL = 0  # value of the last evicted entry
+COST = 1  # cost of the current request
 
 
 class GreedyDualCache(NamedTuple):
-    """Entries by worth, and the costs of the requests to come."""
+    """Entries ordered by value, and the costs of the coming requests."""
 
     heap: Heap
     now: np.ndarray
@@ -40,12 +40,12 @@ class GreedyDualCache(NamedTuple):
     turn: np.ndarray
 
     def priced(self, costs: np.ndarray) -> GreedyDualCache:
-        """The same before requests of these costs."""
+        """Return the same state, with the costs of the coming requests."""
         return self._replace(costs=costs, turn=np.zeros(1, np.int64))
 
 
 def new_greedy_dual(capacity: int) -> GreedyDualCache:
-    """An empty heap."""
+    """Build an empty heap."""
     return GreedyDualCache(new_heap(capacity), np.zeros(2), np.zeros(0), np.zeros(1, np.int64))
 
 

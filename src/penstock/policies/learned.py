@@ -1,4 +1,4 @@
-"""LEARNED: how many matches a tuple still has before it, learnt from the stream itself."""
+"""LEARNED: evicts the tuple with the fewest predicted matches, by weights learnt from the stream."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ from penstock.structures.key_heap import Ranking, check_ranking, new_ranking, ra
 from penstock.structures.key_history import KEY, find_row, last_of
 from penstock.structures.key_positions import listed_bytes
 
-RENEWED = 4  # keys whose score is brought up to date at every arrival
-AT_FRONT = 16  # and at most so many when a victim is looked for
+RENEWED = 4  # keys whose score is updated at every arrival
+AT_FRONT = 16  # maximum number of keys updated when a victim is needed
 
 
 class LearnedState(NamedTuple):
-    """Keys by score, and who foretells what is to come of them.
+    """Keys ordered by score, and the predictor of their matches.
 
-    In `USE` a key has its row in the history, plus one.
+    `USE` holds the row of a key in the history, plus one.
     """
 
     ranking: Ranking
     predictor: MatchPredictor
-    hand: np.ndarray  # the key whose score is brought up to date next
+    hand: np.ndarray  # the key whose score is updated next
 
 
 @dataclass(frozen=True)
 class Learned(Policy):
-    """Evict the tuple with the fewest matches to come while it is likely to stay, or refuse the arrival.
+    """Evict the tuple with the fewest predicted matches, or refuse the arrival.
 
-    What is to come is foretold from how often the key has come in either stream, lately (on four time
-    scales) and ever, by weights that are fitted while the join runs: some of the tuples, chosen by chance,
-    are followed through their whole lifetime whether they are in the buffer or not, and their matches
-    compared with what was known of their keys before. So a stream of independent keys gets weights like
-    those of PROB, one whose popular keys come and go weights more like those of LRU. Where keys are numbers
-    or carry one (a price beside a symbol), how near a key is to the other stream's current value counts too.
+    The prediction uses how often the key occurred in either stream, recently (on four time scales) and
+    overall. Its weights are fitted while the join runs: randomly chosen tuples are followed through their
+    whole lifetime, whether they are buffered or not, and their matches are compared with what was known about
+    their keys before. A stream of independent keys thus gets weights like those of PROB; one whose popular
+    keys change gets weights more like those of LRU. If keys are numbers or contain one (a price next to a
+    symbol), the distance of a key from the other stream's current value counts too.
 
-    Matches count over `span` times as many arrivals as the buffer holds, or until the tuple expires;
-    `memory` is the number of examples after which an old one has faded to a third. A score is brought up to
-    date whenever its key comes, when it is about to be the lowest, and in turn with all others: four keys
-    per arrival. The history and the examples are of a fixed size.
+    Matches are predicted for `span` times as many arrivals as the buffer holds, or until the tuple expires;
+    `memory` is the number of examples after which the weight of an old one has decayed to a third. A score is
+    updated when its key arrives, when it is about to be the lowest, and in turn with all others, four keys
+    per arrival. The history and the examples have a fixed size.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
@@ -79,14 +79,14 @@ class Learned(Policy):
     memory: float = DEFAULT_MEMORY
 
     name: ClassVar[str] = "learned"
-    summary: ClassVar[str] = "fewest matches to come, foretold by weights learnt from the stream, goes"
+    summary: ClassVar[str] = "evicts the fewest predicted matches, by weights learnt from the stream"
     wins: ClassVar[str] = (
-        "popularity and recency both matter, or drift: it finds their weights from the stream itself, "
-        "ahead of every fixed rule on drifting and walking keys"
+        "popularity and recency both matter, or drift: it learns their weights from the stream, and "
+        "beats every fixed rule on drifting and walking keys"
     )
     loses: ClassVar[str] = (
         "the stream is too short to learn from, or has just changed: it then trails the best fixed rule "
-        "for some windows; and in a buffer of some dozens if keys match only after a while"
+        "for some windows; also in a buffer of a few dozen tuples if keys match only after a while"
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
@@ -100,7 +100,7 @@ class Learned(Policy):
         self.require(is_number(self.memory) and 1 < self.memory <= 1e12, "memory", "above 1, in examples")
 
     def build(self, setting: Setting) -> LearnedState:
-        """Nothing known yet."""
+        """Build a state that knows nothing yet."""
         predictor = new_predictor(
             setting.total,
             float(self.span),
@@ -114,23 +114,23 @@ class Learned(Policy):
         return LearnedState(new_ranking(setting.capacities), predictor, np.zeros(1, np.int64))
 
     def inform(self, state: LearnedState, predictor: MatchPredictor) -> LearnedState:
-        """All there is to know."""
+        """Take over the whole history."""
         return state._replace(predictor=predictor)
 
     def predictor_of(self, state: LearnedState) -> MatchPredictor:
-        """The one by which it scores."""
+        """Return the predictor that scores tuples."""
         return state.predictor
 
     def predictor_options(self) -> tuple[float, float]:
-        """Its parameters."""
+        """Return `span` and `memory`."""
         return float(self.span), float(self.memory)
 
     def bytes_beyond(self, state: LearnedState) -> int:
-        """The list of where keys lie, if there is one."""
+        """Bytes of the list of key positions, if there is one."""
         return listed_bytes(state.predictor.places)
 
     def check(self, state: Any, store: Store) -> None:
-        """The heap is one, and every key is in it by its oldest tuple."""
+        """Assert the heap order, and that every key is in the heap by its oldest tuple."""
         check_ranking(state.ranking)
         check_predictor(state.predictor)
         live = np.flatnonzero(store.t64[: store.meta[HIGH_TUPLE] + 1, ARRIVAL] >= 0)
@@ -147,7 +147,7 @@ class Learned(Policy):
 
 @jit
 def _row_of(policy, store, entry):
-    """The row of a buffered key in the history, -1 if that has forgotten it."""
+    """Return the row of a buffered key in the history, -1 if the history has dropped it."""
     row, history = store.k64[entry, USE] - 1, policy.predictor.history
     if row >= 0 and (history.word[row, KEY] != store.k64[entry, STORED_KEY] or last_of(history, row) == 0):
         return np.int64(-1)
@@ -156,7 +156,7 @@ def _row_of(policy, store, entry):
 
 @jit
 def _renew(policy, store, entry, stream):
-    """Bring the score of a key up to date."""
+    """Update the score of a key."""
     slot = np.int64(store.k32[entry, HEAD + stream])
     found = worth(policy.predictor, stream, _row_of(policy, store, entry), store.time[slot, TIME])
     item = 2 * np.int64(entry) + stream
@@ -197,7 +197,7 @@ def _enter(policy, store, slot):
 
 @leave.on(LearnedState)
 def _leave(policy, store, slot):
-    """The key is in the heap by the next younger tuple from now on, or no more."""
+    """Put the next younger tuple of the key into the heap, or remove the key."""
     entry, stream = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, STREAM])
     if store.k32[entry, HEAD + stream] == slot:
         after = store.t32[slot, NEXT]

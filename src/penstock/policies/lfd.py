@@ -1,4 +1,4 @@
-"""LFD: the entry whose next request is farthest in the future goes. For caches only."""
+"""LFD: evicts the entry whose next request is farthest in the future. For caches only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.policies.base import CacheSetting, Policy
 
 
 class LfdCache(NamedTuple):
-    """Entries by their next request, the farthest first."""
+    """Entries ordered by their next request, the farthest first."""
 
     heap: Heap
     coming: np.ndarray  # per request, the next one for its key
@@ -36,11 +36,11 @@ class LfdCache(NamedTuple):
 
 @dataclass(frozen=True)
 class Lfd(Policy):
-    """Evict the entry that will not be asked for longest (longest forward distance, Belady's rule).
+    """Evict the entry with the longest forward distance, that is, the latest next request (Belady's rule).
 
-    It needs the whole trace. As it stands, a missed key always enters, which is the best a cache can do that
-    must hold what it has just fetched. With `bypass=true` the newcomer competes too, and no cache has more
-    hits.
+    It needs the whole trace. By default a missed key always enters, which is optimal for a cache that must
+    hold what it has just fetched. With `bypass=true` the cache may also refuse the newcomer, and then no
+    cache gets more hits.
 
     >>> from penstock.caching import replay
     >>> requests = ["a", "b", "c", "a", "b", "d", "a", "b"]
@@ -51,9 +51,9 @@ class Lfd(Policy):
     bypass: bool = False
 
     name: ClassVar[str] = "lfd"
-    summary: ClassVar[str] = "the entry whose next request is farthest away goes"
-    wins: ClassVar[str] = "the whole trace is known, as in planning a cache: no policy has more hits"
-    loses: ClassVar[str] = "requests come one by one: it needs all of them beforehand"
+    summary: ClassVar[str] = "evicts the entry whose next request is farthest away"
+    wins: ClassVar[str] = "the whole trace is known, as in planning a cache: no policy gets more hits"
+    loses: ClassVar[str] = "requests come one by one: it needs all of them in advance"
     cost: ClassVar[str] = "O(log n) per request"
     paper: ClassVar[str] = "Belady 1966; Xie, Yang and Chen 2005, section 7.1"
     joins: ClassVar[bool] = False
@@ -65,15 +65,15 @@ class Lfd(Policy):
 
     @property
     def needs_future(self) -> bool:
-        """The whole trace of requests."""
+        """True: it needs the whole trace of requests."""
         return True
 
     def build_cache(self, setting: CacheSetting) -> LfdCache:
-        """The next request of each, from the trace."""
+        """Compute the next request of each request from the trace."""
         if setting.requests is None:
             raise PolicyOptionError(f"{self.spell()} needs the whole trace of requests before it starts.")
         codes = setting.requests
-        if codes.min(initial=0) < 0 or codes.max(initial=0) > 4 * len(codes):  # no codes but any numbers
+        if codes.min(initial=0) < 0 or codes.max(initial=0) > 4 * len(codes):  # arbitrary numbers, not codes
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
         coming = next_requests(codes, int(codes.max(initial=-1)) + 1)
         return LfdCache(new_heap(setting.capacity), coming, np.array([int(self.bypass)]))

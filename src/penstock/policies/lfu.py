@@ -1,4 +1,4 @@
-"""LFU: the tuple that was matched least often goes."""
+"""LFU: evicts the tuple with the fewest matches."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class LfuState(NamedTuple):
-    """Tuples by matches; the matches of a key are counted once, a tuple knows the count at its entry."""
+    """Tuples ordered by matches; a key counts its matches once, and a tuple stores the count at its entry."""
 
     queue: Queue
 
 
 class LfuCache(NamedTuple):
-    """Entries of a cache by hits since they entered."""
+    """Entries of a cache ordered by hits since they entered."""
 
     heap: Heap
 
 
 @dataclass(frozen=True)
 class Lfu(Policy):
-    """Evict the tuple that was matched least often since it entered.
+    """Evict the tuple with the fewest matches since it entered.
 
-    Captures popularity, but a newcomer starts with nothing: once all others have matched, newcomers
-    displace each other before they can prove their worth.
+    Captures popularity, but a newcomer starts with a count of 0: once all other tuples have matched,
+    newcomers evict each other before they can match.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 3]}, {"key": [1, 1], "ts": [2, 4]}
@@ -52,24 +52,24 @@ class Lfu(Policy):
     """
 
     name: ClassVar[str] = "lfu"
-    summary: ClassVar[str] = "the tuple that was matched least often goes"
+    summary: ClassVar[str] = "evicts the tuple with the fewest matches"
     wins: ClassVar[str] = (
-        "keys keep their popularity while they are buffered, and old matches still tell of new ones, as "
+        "keys keep their popularity while they are buffered, and past matches predict future ones, as "
         "near a random walk"
     )
     loses: ClassVar[str] = (
-        "popularity moves on: tuples that matched often long ago stay, and newcomers have no count yet"
+        "popularity changes: tuples that matched often long ago stay, and newcomers start at 0"
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 2.2"
     caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LfuState:
-        """An empty queue."""
+        """Build an empty queue."""
         return LfuState(new_queue(setting.capacities))
 
     def build_cache(self, setting: CacheSetting) -> LfuCache:
-        """An empty heap."""
+        """Build an empty heap."""
         return LfuCache(new_heap(setting.capacity))
 
 

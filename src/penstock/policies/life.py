@@ -1,4 +1,4 @@
-"""LIFE: the tuple whose key's count in the other stream, times its remaining lifetime, is lowest goes."""
+"""LIFE: evicts the tuple with the lowest key count in the other stream times remaining lifetime."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.structures.key_history import count_from_history
 
 
 class LifeState(NamedTuple):
-    """A tournament among the keys of each stream: tuples of one key differ only in age."""
+    """A tournament among the keys of each stream; tuples of one key differ only in age."""
 
     tournament: Tournament
     counts: Counts
@@ -38,8 +38,8 @@ class LifeState(NamedTuple):
 class Life(Policy):
     """Evict the tuple with the lowest product of key count and remaining lifetime, or refuse the arrival.
 
-    Like PROB, but a tuple that is about to expire is worth less. Within a key the oldest goes first, so
-    keys compete by their oldest tuple.
+    Like PROB, but a tuple that is about to expire is worth less. The oldest tuple of a key is evicted
+    first, so keys compete by their oldest tuple.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
@@ -49,42 +49,42 @@ class Life(Policy):
     """
 
     name: ClassVar[str] = "life"
-    summary: ClassVar[str] = "lowest count in the other stream times remaining lifetime goes"
+    summary: ClassVar[str] = "evicts the lowest count in the other stream times remaining lifetime"
     wins: ClassVar[str] = (
         "popularity lasts and windows are long against the memory: of two equally popular tuples the "
         "younger stays"
     )
     loses: ClassVar[str] = (
-        "keys come and go, as for prob; and with a trend, where much lifetime left means nothing"
+        "keys lose their popularity, as for prob; or follow a trend, where remaining life means little"
     )
-    cost: ClassVar[str] = "O(log n) per arrival with the constant of a kinetic tournament, nothing per match"
+    cost: ClassVar[str] = "O(log n) per arrival, with the constant of a kinetic tournament; nothing per match"
     paper: ClassVar[str] = "Das, Gehrke and Riedewald 2003"
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
     many: ClassVar[bool] = False
 
     def build(self, setting: Setting) -> LifeState:
-        """Empty tournaments and counts."""
+        """Build empty tournaments and counts."""
         sides = (0,) * setting.streams if setting.apart else (0, 1)
         return LifeState(new_tournament(setting.total + 2, setting.time_dtype, sides), key_counts(setting))
 
     @property
     def queries(self) -> bool:
-        """It is: the context of a query tells how long a tuple can be of use."""
+        """True: the context of a query says how long a tuple can be of use."""
         return True
 
     def reserve(self, state: LifeState, arrivals: int) -> LifeState:
-        """Let the exact counts grow."""
+        """Make room for more exact counts."""
         return state._replace(counts=reserve(state.counts, arrivals))
 
     def inform(self, state: LifeState, predictor: MatchPredictor) -> LifeState:
-        """The counts that the history has."""
+        """Take the counts from a history of the stream."""
         counts = reserve(state.counts, len(predictor.history.pins))
         count_from_history(counts, predictor.history)
         return state._replace(counts=counts)
 
     def bytes_beyond(self, state: Any) -> int:
-        """The exact counts."""
+        """Bytes of the exact counts."""
         return counts_beyond(state.counts)
 
 
@@ -124,7 +124,7 @@ def _changed(policy, store, slot):
 
 @leave.on(LifeState)
 def _leave(policy, store, slot):
-    """The key's line is that of the next younger tuple from now on, or none."""
+    """Replace the key's line by that of the next younger tuple, or remove it."""
     entry, stream, side = store.t32[slot, ENTRY], store.t32[slot, STREAM], store.t32[slot, SIDE]
     if store.k32[entry, HEAD + side] == slot:
         store.k32[entry, HEAD + side] = store.t32[slot, NEXT]

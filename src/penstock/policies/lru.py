@@ -1,4 +1,4 @@
-"""LRU: the tuple whose last match is longest ago goes."""
+"""LRU: evicts the tuple whose last match is longest ago."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from penstock.policies.base import CacheSetting, Policy, Setting
 
 
 class LruState(NamedTuple):
-    """Keys by the last use of their oldest tuple; the last use of a key's tuples is kept with the key."""
+    """Keys ordered by the last use of their oldest tuple; last use is stored per key."""
 
     queue: Queue
 
 
 class LruEachState(NamedTuple):
-    """Tuples by last use, for joins in which the tuples of a key need not be matched together."""
+    """Tuples ordered by last use, for joins in which an arrival may match only some tuples of a key."""
 
     queue: Queue
 
 
 class LruCache(NamedTuple):
-    """In a cache the list of entries has the order of their last use."""
+    """Empty: the cache's list of entries is ordered by last use."""
 
     nothing: np.ndarray
 
@@ -36,23 +36,23 @@ class LruCache(NamedTuple):
 class Lru(Policy):
     """Evict the tuple that was matched, or arrived, longest ago.
 
-    Captures recency: good where popularity lasts for a short time only.
+    Captures recency: works well if keys are popular for a short time only.
 
     >>> import penstock as ps
     >>> left = {"key": [1, 2, 3], "ts": [0, 1, 3]}
     >>> right = {"key": [1, 1], "ts": [2, 4]}
     >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru")
-    >>> join.run(left, right, on="key", time="ts").stats.results  # 2 went when 3 came
+    >>> join.run(left, right, on="key", time="ts").stats.results  # key 2 was evicted when 3 arrived
     2
     """
 
     name: ClassVar[str] = "lru"
-    summary: ClassVar[str] = "the tuple whose last match is longest ago goes"
+    summary: ClassVar[str] = "evicts the tuple whose last match is longest ago"
     wins: ClassVar[str] = (
-        "keys come in clusters, as in sessions and trades: what matched a moment ago matches again"
+        "keys come in clusters, as in sessions and trades: keys that just matched match again"
     )
     loses: ClassVar[str] = (
-        "popularity is fixed: one late match of a rare key counts as much as a hundred of a popular one"
+        "popularity is fixed: one recent match of a rare key counts as much as a hundred of a popular one"
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
@@ -60,12 +60,12 @@ class Lru(Policy):
     by_recency: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LruState | LruEachState:
-        """An empty queue."""
+        """Build an empty queue."""
         kind = LruEachState if setting.partial else LruState
         return kind(new_queue(setting.capacities))
 
     def build_cache(self, setting: CacheSetting) -> LruCache:
-        """The (empty) state."""
+        """Build the (empty) state."""
         return LruCache(np.zeros(1))
 
 
@@ -77,10 +77,10 @@ def _match_key(policy, store, entry, side, arrival):
 @enter.on(LruState)
 def _enter(policy, store, slot):
     entry, side = store.t32[slot, ENTRY], store.t32[slot, SIDE]
-    store.t64[slot, BASE] = store.k64[entry, USE + side]  # uses so far are not its own
+    store.t64[slot, BASE] = store.k64[entry, USE + side]  # earlier uses of the key do not count for it
     head = store.k32[entry, HEAD + side]
-    # In tick steps a use by a later arrival of the tick may have come before this tuple entered: then the
-    # older tuples of its key were used after it arrived, and it goes before them.
+    # In tick steps a later arrival of the tick may have used the key before this tuple entered. The older
+    # tuples of the key were then used after this one arrived, so it is evicted before them.
     if head == slot or score(policy, store, slot) < score(policy, store, head):
         file_one(policy, policy.queue, store, slot)
     else:

@@ -1,4 +1,4 @@
-"""OPT: what the whole stream, known beforehand, makes possible; the line no policy can cross."""
+"""OPT: the clairvoyant optimum, computed from the whole stream; an upper bound for every policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.policies.base import Policy, Setting
 
 
 class OptState(NamedTuple):
-    """Per arrival the step of the last match it is kept for, -1 if it is not kept; tuples by it."""
+    """Per arrival, the step of the last match it is kept for (-1: not kept); and the tuples by that step."""
 
     until: np.ndarray
     queue: Queue
@@ -24,27 +24,29 @@ class OptState(NamedTuple):
 
 @dataclass(frozen=True)
 class Opt(Policy):
-    """Keep what an optimal plan, made from the whole trace, keeps: no policy has more results.
+    """Keep the tuples that an optimal plan for the whole trace keeps: no policy gets more results.
 
-    The plan is a min-cost flow (see `penstock.flows`) and says of every tuple to which of its matches it
-    is kept. Here that step is its score: whoever is done with, or was never wanted, goes first, and the
-    capacity of the flow sees to it that there is always one. Drops are not foreseen, so that with a
-    `drop_rate` the plan is only a good one.
+    The plan is a min-cost flow (see `penstock.flows`) that says up to which of its matches each tuple is
+    kept. That step is the score: tuples that are finished or not wanted are evicted first, and the capacity
+    of the flow guarantees that there always is one. The plan does not foresee drops, so with a `drop_rate`
+    it is not optimal.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 9, 1, 2], "ts": [3, 4, 5, 6]}
     >>> join = ps.WindowJoin(within=10, budget=ps.Tuples(2), policy="opt", allocation="equal")
-    >>> join.run(left, right, on="key", time="ts").stats.results  # one left tuple has room: the first
+    >>> join.run(
+    ...     left, right, on="key", time="ts"
+    ... ).stats.results  # there is room for one left tuple: the first
     2
     """
 
     name: ClassVar[str] = "opt"
-    summary: ClassVar[str] = "the clairvoyant optimum: no policy has more results"
+    summary: ClassVar[str] = "the clairvoyant optimum: no policy gets more results"
     wins: ClassVar[str] = "the whole stream is known: it shows how much a better policy could still gain"
     loses: ClassVar[str] = (
-        "results are wanted while the stream runs: it needs all of it beforehand, and a flow over all matches"
+        "results are needed while the stream runs: it needs the whole stream, and a flow over all matches"
     )
-    cost: ClassVar[str] = "a min-cost flow over all matches beforehand"
+    cost: ClassVar[str] = "a min-cost flow over all matches, before the join starts"
     paper: ClassVar[str] = "Das, Gehrke and Riedewald 2003; Xie, Yang and Chen 2005, section 4"
     selective: ClassVar[bool] = True
     many: ClassVar[bool] = False
@@ -53,11 +55,11 @@ class Opt(Policy):
 
     @property
     def needs_future(self) -> bool:
-        """All of it."""
+        """True."""
         return True
 
     def build(self, setting: Setting) -> OptState:
-        """The plan for the trace."""
+        """Build the plan for the trace."""
         trace = setting.trace
         if trace is None:
             raise PolicyOptionError("opt needs the whole stream before it starts; it works with run() only.")
@@ -76,7 +78,7 @@ class Opt(Policy):
         return OptState(np.asarray(until, np.int64), new_queue(setting.capacities))
 
     def bytes_beyond(self, state: Any) -> int:
-        """The plan, which knows every arrival."""
+        """Bytes of the plan, which covers every arrival."""
         return int(state.until.nbytes)
 
 

@@ -1,4 +1,4 @@
-"""PROB: the tuple whose key was rarest in the other stream goes."""
+"""PROB: evicts the tuple whose key is rarest in the other stream."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from penstock.structures.key_history import count_from_history
 
 
 class ProbState(NamedTuple):
-    """Keys by their count in the other stream, which the row of the key repeats."""
+    """Keys ordered by their count in the other stream, which is copied to the key's row."""
 
     queue: Queue
     counts: Counts
 
 
 class ProbCache(NamedTuple):
-    """Entries of a cache by the requests for their key since the beginning, cached or not."""
+    """Entries of a cache ordered by all requests so far for their key, whether it was cached or not."""
 
     heap: Heap
     counts: Counts
@@ -60,10 +60,10 @@ class ProbCache(NamedTuple):
 class Prob(Policy):
     """Evict the tuple whose key had the fewest arrivals in the other stream so far, or refuse the arrival.
 
-    The frequency-based model: right if keys are drawn independently from one distribution, blind to
-    popularity that comes and goes. Counts are exact under a budget in tuples (and reported apart, since
-    they grow with the number of keys); under a budget in bytes they live in a space-saving sketch of at
-    most a fifth of it.
+    The frequency-based model: correct if keys are drawn independently from one distribution, but it does
+    not notice popularity that changes. Under a tuple budget counts are exact; they grow with the number of
+    keys and are reported separately. Under a byte budget they are kept in a space-saving sketch of at most
+    a fifth of the budget.
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 1], "ts": [1, 2, 4]}, {"key": [1, 1, 2], "ts": [0, 3, 5]}
@@ -73,11 +73,9 @@ class Prob(Policy):
     """
 
     name: ClassVar[str] = "prob"
-    summary: ClassVar[str] = "the tuple whose key was rarest in the other stream goes"
-    wins: ClassVar[str] = (
-        "keys have a popularity that lasts: with independent draws it is nearly the best there is"
-    )
-    loses: ClassVar[str] = "keys come and go, or follow a trend: it holds on to keys whose time is over"
+    summary: ClassVar[str] = "evicts the tuple whose key is rarest in the other stream"
+    wins: ClassVar[str] = "the popularity of keys lasts: for independent draws it is nearly optimal"
+    loses: ClassVar[str] = "keys lose their popularity, or follow a trend: it keeps keys that no longer match"
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.1; Das et al. 2003"
     caches: ClassVar[bool] = True
@@ -85,30 +83,30 @@ class Prob(Policy):
     counts_keys: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> ProbState:
-        """An empty queue and empty counts."""
+        """Build an empty queue and empty counts."""
         return ProbState(new_queue(setting.capacities), key_counts(setting))
 
     def build_cache(self, setting: CacheSetting) -> ProbCache:
-        """An empty heap and empty counts."""
+        """Build an empty heap and empty counts."""
         return ProbCache(new_heap(setting.capacity), key_counts(setting))
 
     def reserve(self, state: ProbState, arrivals: int) -> ProbState:
-        """Let the exact counts grow."""
+        """Make room for more exact counts."""
         return state._replace(counts=reserve(state.counts, arrivals))
 
     def inform(self, state: ProbState, predictor: MatchPredictor) -> ProbState:
-        """The counts that the history has."""
+        """Take the counts from a history of the stream."""
         counts = reserve(state.counts, len(predictor.history.pins))
         count_from_history(counts, predictor.history)
         return state._replace(counts=counts)
 
     def bytes_beyond(self, state: Any) -> int:
-        """The exact counts."""
+        """Bytes of the exact counts."""
         return counts_beyond(state.counts)
 
 
 def key_counts(setting: Setting | CacheSetting) -> Counts:
-    """Exact counts, or a sketch where the memory for them is limited; the least where others count."""
+    """Build exact counts, a sketch if their memory is limited, or the minimum if the operator counts."""
     if getattr(setting, "apart", False):
         return new_sketch(1)
     if setting.count_bytes is None:
@@ -117,7 +115,7 @@ def key_counts(setting: Setting | CacheSetting) -> Counts:
 
 
 def counts_beyond(counts: Counts) -> int:
-    """Bytes of exact counts; those of a sketch are part of the budget."""
+    """Return the bytes of exact counts; the bytes of a sketch are part of the budget."""
     return 0 if counts.meta[SKETCH] else sum(array.nbytes for array in counts)
 
 

@@ -1,7 +1,7 @@
-"""A policy in plain Python, for those who want to try an idea: subclass, name it, register it.
+"""Base class for policies in plain Python, to try out an idea: subclass it, name it, register it.
 
-It is driven tuple by tuple outside the kernels, a thousand times slower than a built-in policy, and works
-wherever a built-in one does.
+Such a policy is called tuple by tuple outside the kernels. It is about a thousand times slower than a
+built-in policy, and works wherever a built-in one does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.policies.base import Policy, Setting
 
 @dataclass
 class Item:
-    """A buffered tuple as a plain-Python policy sees it; `data` is the policy's own to use."""
+    """A buffered tuple as a plain-Python policy sees it; the policy may use `data` freely."""
 
     stream: int  # 0: left, 1: right
     key: int  # the code of its key: equal keys have equal codes
@@ -51,11 +51,12 @@ class PythonState:
 
 @dataclass(frozen=True)
 class PythonPolicy(Policy):
-    """Base of policies in plain Python: define `score`, and what else the idea needs.
+    """Base of policies in plain Python: define `score`, and the other methods as needed.
 
-    `score(item, now)` gives a number; the item with the lowest goes, the earliest of equals. `entered`,
-    `matched` and `left` are told what happens to items, `arrived` of every arrival. What the policy keeps
-    besides `item.data` lives in `memory`, which `start` makes and every method but `score` is given.
+    `score(item, now)` returns a number; the item with the lowest score is evicted, the earliest one if there
+    are several. `entered`, `matched` and `left` are called when that happens to an item, `arrived` for every
+    arrival. Anything the policy keeps outside `item.data` belongs into `memory`, which `start` creates and
+    every method except `score` receives.
 
     >>> import penstock as ps
     >>> @ps.policies.register
@@ -82,35 +83,35 @@ class PythonPolicy(Policy):
     cost: ClassVar[str] = "O(n) per eviction, in Python"
 
     def start(self) -> Any:
-        """The policy's own memory for one operator.
+        """Create the policy's own memory for one operator.
 
-        It goes into snapshots, so it is made of plain values, arrays, and named tuples or dataclasses that
-        the module of the policy defines.
+        It is saved in snapshots, so it must consist of plain values, arrays, and named tuples or dataclasses
+        defined in the module of the policy.
         """
         return {}
 
     def score(self, item: Item, now: Any) -> float:
-        """The score of a tuple at time `now`; the lowest goes."""
+        """Return the score of a tuple at time `now`; the lowest is evicted."""
         raise PolicyOptionError(f"{type(self).__name__} has no score(); a plain-Python policy must define it")
 
     def arrived(self, stream: int, key: int, memory: Any, now: Any) -> None:
-        """An arrival has come; it may match and may enter afterwards."""
+        """Called for every arrival, before it is matched and may enter."""
 
     def entered(self, item: Item, memory: Any) -> None:
-        """A tuple has entered the buffer."""
+        """Called when a tuple has entered the buffer."""
 
     def matched(self, item: Item, memory: Any, now: Any) -> None:
-        """A buffered tuple has been matched by an arrival."""
+        """Called when an arrival has matched a buffered tuple."""
 
     def left(self, item: Item, memory: Any) -> None:
-        """A tuple has left the buffer, expired or evicted."""
+        """Called when a tuple has left the buffer, expired or evicted."""
 
     def build(self, setting: Setting) -> PythonState:
-        """An empty buffer and fresh memory."""
+        """Build an empty buffer and fresh memory."""
         return PythonState(self)
 
     def check(self, state: Any, store: Store) -> None:
-        """Items are the buffered tuples."""
+        """Assert that the items are the buffered tuples."""
         for slot, item in state.items.items():
             assert store.t64[slot, ARRIVAL] == item.arrival
 
@@ -167,7 +168,7 @@ def _lowest(state, store, pool):
 
 @newcomer.on(PythonState)
 def _newcomer(state, store, stream, entry):
-    """The score of the arrival as if it had entered: `entered` is called on a copy of the memory."""
+    """Return the score of the arrival as if it had entered; `entered` gets a copy of the memory."""
     item = Item(
         stream=int(stream),
         key=int(store.k64[entry, KEY]),
@@ -180,7 +181,7 @@ def _newcomer(state, store, stream, entry):
 
 
 def _number(state: PythonState, item: Item, now: Any) -> float:
-    """The score of an item, or an error that says what it is instead of a number."""
+    """Return the score of an item, or raise an error if it is not a number."""
     given = state.policy.score(item, now)
     try:
         value = float(given)
@@ -188,6 +189,6 @@ def _number(state: PythonState, item: Item, now: Any) -> float:
         value = float("nan")
     if value != value or isinstance(given, str):
         raise PolicyOptionError(
-            f"{type(state.policy).__name__}.score() must give a number; it gave {given!r}."
+            f"{type(state.policy).__name__}.score() must return a number; it returned {given!r}."
         )
     return value

@@ -1,4 +1,4 @@
-"""RAND: any tuple goes."""
+"""RAND: evicts a random tuple."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AHEAD = 8  # draws
 class RandState(NamedTuple):
     """The tuples of each pool in an array without gaps; `waiting` counts the newcomers of a tick.
 
-    `drawn` has the next draws of each pool, so that the memory of those they will hit can be fetched.
+    `drawn` holds the next draws of each pool, so that the memory of their tuples can be prefetched.
     """
 
     members: np.ndarray
@@ -32,14 +32,14 @@ class RandState(NamedTuple):
 
 
 class RandCache(NamedTuple):
-    """An entry is drawn by its number; in a full cache each has something."""
+    """Empty: an entry is drawn by its number, and in a full cache every number has an entry."""
 
     nothing: np.ndarray
 
 
 @dataclass(frozen=True)
 class Rand(Policy):
-    """Evict a tuple drawn uniformly from the buffer (from buffer and newcomers in tick steps).
+    """Evict a tuple drawn uniformly from the buffer (in tick steps, from buffer and newcomers).
 
     >>> import penstock as ps
     >>> left, right = {"key": [1, 2, 3], "ts": [0, 1, 2]}, {"key": [1, 2, 3], "ts": [3, 4, 5]}
@@ -49,9 +49,9 @@ class Rand(Policy):
     """
 
     name: ClassVar[str] = "rand"
-    summary: ClassVar[str] = "a tuple drawn at random goes"
+    summary: ClassVar[str] = "evicts a random tuple"
     wins: ClassVar[str] = (
-        "nothing else is known and no order of arrival may be favoured; it is the line that others must beat"
+        "nothing is known about the streams and no arrival order may be favoured; the baseline for the others"
     )
     loses: ClassVar[str] = (
         "keys differ in popularity or come in clusters: it keeps no more of what matches than of what "
@@ -62,7 +62,7 @@ class Rand(Policy):
     caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> RandState:
-        """Empty arrays of members."""
+        """Build empty arrays of members."""
         pools = len(setting.capacities)
         return RandState(
             members=np.zeros((pools, max(setting.capacities) + 1), np.int32),
@@ -73,11 +73,11 @@ class Rand(Policy):
         )
 
     def build_cache(self, setting: CacheSetting) -> RandCache:
-        """The (empty) state; the cache has the generator."""
+        """Build the (empty) state; the cache has the random generator."""
         return RandCache(np.zeros(1))
 
     def check(self, state: Any, store: Store) -> None:
-        """Every member knows its place."""
+        """Assert that every member knows its place."""
         for pool in range(len(state.length)):
             assert state.length[pool] == store.pools[pool, P_LIVE]
             for place in range(state.length[pool]):
@@ -110,7 +110,7 @@ def _before_tick(policy, store):
 
 @jit
 def _draw(policy, store, pool):
-    """The next number in [0, 1) of a pool."""
+    """Return the next random number in [0, 1) of a pool."""
     drawn, size = policy.drawn[pool], policy.length[pool]
     turn = policy.turn[pool]
     if drawn[turn] < 0.0:
@@ -132,7 +132,7 @@ def _draw(policy, store, pool):
 
 @make_room.on(RandState)
 def _make_room(policy, store, pool, stream, entry):
-    """In a tick the i-th newcomer without room stays with probability B/(B+i): reservoir sampling."""
+    """Reservoir sampling: the i-th newcomer of a tick without room stays with probability B/(B+i)."""
     size = policy.length[pool]
     number = _draw(policy, store, pool)
     if store.meta[COMPETE] != 0:

@@ -1,4 +1,4 @@
-"""The registry: short names to policies. To add a built-in policy, add its class to `_BUILT_IN`."""
+"""The registry of policies by short name. To add a built-in policy, add its class to `_BUILT_IN`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BUILT_IN: tuple[type[Policy], ...] = (
     Auto,
 )
 
-_FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # which cannot run a join
+_FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # these cannot run a join
 
 _REGISTRY: dict[str, type[Policy]] = {policy.name: policy for policy in _BUILT_IN}
 
@@ -52,7 +52,7 @@ AnyPolicy = TypeVar("AnyPolicy", bound=type[Policy])
 
 
 def names() -> list[str]:
-    """The short names of all registered policies.
+    """Return the short names of all registered policies.
 
     >>> from penstock import policies
     >>> policies.names()[:3]
@@ -62,7 +62,7 @@ def names() -> list[str]:
 
 
 def caching_names() -> list[str]:
-    """The short names of all policies that can run a cache.
+    """Return the short names of all policies that can run a cache.
 
     >>> from penstock import policies
     >>> policies.caching_names()
@@ -72,7 +72,7 @@ def caching_names() -> list[str]:
 
 
 def registered() -> list[type[Policy]]:
-    """The classes of all registered policies.
+    """Return the classes of all registered policies.
 
     >>> from penstock import policies
     >>> policies.registered()[0].name
@@ -82,7 +82,7 @@ def registered() -> list[type[Policy]]:
 
 
 def register(policy: AnyPolicy) -> AnyPolicy:
-    """Class decorator: make a policy of one's own known by its name, as if it were built in.
+    """Class decorator: register your own policy under its name, like a built-in one.
 
     >>> from penstock import policies
     >>> @policies.register
@@ -109,7 +109,7 @@ def register(policy: AnyPolicy) -> AnyPolicy:
 
 
 def unregister(name: str) -> None:
-    """Forget a policy that was registered by hand; built-in ones stay.
+    """Remove a policy that was registered by hand; built-in ones stay.
 
     >>> from penstock import policies
     >>> policies.unregister("never-registered")
@@ -119,7 +119,7 @@ def unregister(name: str) -> None:
 
 
 def get(policy: str | Policy) -> Policy:
-    """A policy from its name, from its name with options, or as it is.
+    """Return a policy from its name, or from its name with options; a policy object is returned as it is.
 
     >>> from penstock import policies
     >>> policies.get("gdj:initial=0.8,method=3")
@@ -141,7 +141,7 @@ def get(policy: str | Policy) -> Policy:
 
 
 def _options(policy: type[Policy], text: str) -> dict[str, Any]:
-    """The options behind the colon as keyword arguments."""
+    """Parse the options after the colon into keyword arguments."""
     fields = [field.name for field in dataclasses.fields(policy)]
     options: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -157,7 +157,7 @@ def _options(policy: type[Policy], text: str) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A number, a truth value, a tuple ("1/2", "1/2|3/4"), or the text itself."""
+    """Parse a number, a boolean or a tuple ("1/2", "1/2|3/4"); anything else stays text."""
     for between in ("|", "/"):
         if between in text:
             return tuple(_value(part) for part in text.removesuffix(between).split(between))

@@ -1,6 +1,6 @@
 """Queues that spill: lossless FIFO buffers in bounded memory, and the algorithms that move their items.
 
-The algorithms (`planners`, `simulate`, `optimum`) know counts and sizes only; `SpillQueue` and `SpillQueues`
+The algorithms (`planners`, `simulate`, `optimum`) use counts and sizes only; `SpillQueue` and `SpillQueues`
 run them on real items and files.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.queues.server import QueueServer
     from penstock.queues.store.inspection import FolderReport, verify
 
-# Names are loaded when they are first used: a queue of items need not wait for what only simulations use.
+# Names are imported on first use: a queue of items does not need the modules of simulations.
 _HOMES = {
     "client": ("QueueClient", "QueueProducer"),
     "planning.comparison": ("Comparison", "compare"),

@@ -1,4 +1,4 @@
-"""What users give a queue, checked: folders, waiting times, numbers. And what a disk says, in our words."""
+"""Check the arguments of queues (folders, timeouts, numbers), and word disk errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def positive_number(queues: Any) -> int:
-    """A number of queues, or an error.
+    """Return a number of queues, or raise an error.
 
     >>> from penstock.queues.arguments import positive_number
     >>> positive_number(3)
@@ -29,7 +29,7 @@ def positive_number(queues: Any) -> int:
 
 
 def whole_number(name: str, given: Any) -> int:
-    """A number of an item, of a row or of a batch, or an error that names it.
+    """Return the number of an item, row or batch, or raise an error that names it.
 
     >>> from penstock.queues.arguments import whole_number
     >>> whole_number("row", -1)
@@ -43,7 +43,7 @@ def whole_number(name: str, given: Any) -> int:
 
 
 def seconds(name: str, given: Any) -> float:
-    """A time to wait in seconds, or an error that names it.
+    """Return a timeout in seconds, or raise an error that names it.
 
     >>> from penstock.queues.arguments import seconds
     >>> seconds("timeout", 0.5)
@@ -56,12 +56,12 @@ def seconds(name: str, given: Any) -> float:
     numeric = isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
     if not numeric or math.isnan(given):
         raise QueueError(f"{name} takes seconds, such as 0.5; {given!r} was given.")
-    # A lock waits for 292 years at most.
+    # A lock waits for at most 292 years.
     return float(min(given, 1e9))
 
 
 def producer_of_batch(given: Any) -> tuple[str, int]:
-    """A producer's name and number, or an error.
+    """Return a producer's name and number, or raise an error.
 
     >>> from penstock.queues.arguments import producer_of_batch
     >>> producer_of_batch(("till 7", 3))
@@ -87,7 +87,7 @@ def _encodable(text: str) -> bool:
 
 
 def token_text(given: Any) -> str | None:
-    """A token that fits into a header, or an error that does not show it.
+    """Return a token that fits into a header, or raise an error that does not show it.
 
     >>> from penstock.queues.arguments import token_text
     >>> token_text("two" + chr(10) + "lines")
@@ -99,12 +99,12 @@ def token_text(given: Any) -> str | None:
         return None
     if isinstance(given, str) and given and given.isascii() and given.isprintable():
         return given
-    what = "an empty text" if given == "" else "something else"  # which would let everybody in
+    what = "an empty text" if given == "" else "something else"  # an empty token would admit everybody
     raise QueueError(f"token takes printable ASCII characters on one line; {what} was given.")
 
 
 def yes_or_no(name: str, given: Any) -> bool:
-    """True or False, or an error that names it.
+    """Return True or False, or raise an error that names the argument.
 
     >>> from penstock.queues.arguments import yes_or_no
     >>> yes_or_no("durable", "no")
@@ -118,7 +118,7 @@ def yes_or_no(name: str, given: Any) -> bool:
 
 
 def existing_folder(path: Any) -> Path:
-    """A folder, made if it is not there, or an error that says why it cannot be one.
+    """Return a folder, created if necessary, or raise an error that says why it cannot be used.
 
     >>> import tempfile
     >>> from penstock.queues.arguments import existing_folder
@@ -144,7 +144,7 @@ def existing_folder(path: Any) -> Path:
 
 
 def unusable(folder: Path, error: OSError) -> QueueError:
-    """The error of a folder that the system does not let a queue use.
+    """Return the error for a folder that a queue cannot use.
 
     >>> from pathlib import Path
     >>> from penstock.queues.arguments import unusable
@@ -156,12 +156,12 @@ def unusable(folder: Path, error: OSError) -> QueueError:
     where = f" ({error.filename})" if error.filename else ""
     return QueueError(
         f"A queue cannot be opened in '{folder}': {error.strerror or error}{where}. "
-        "It needs a folder in which files can be made, read and written."
+        "It needs a folder in which it can create, read and write files."
     )
 
 
 def disk_error(folder: Path, error: OSError, told: str, taken: int = 0) -> QueueDiskError:
-    """What to raise where a disk refuses a write.
+    """Return the error for a failed write.
 
     >>> import errno
     >>> from pathlib import Path

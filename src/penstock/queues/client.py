@@ -20,7 +20,7 @@ from penstock.queues.arguments import seconds, token_text, whole_number
 from penstock.queues.store.items import listed
 from penstock.queues.store.lanes import Delivery
 
-# A server that is restarted is found again within a second; by default gRPC waits up to two minutes.
+# Reconnect to a restarted server within a second; by default gRPC waits up to two minutes.
 _RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -30,7 +30,7 @@ _RECONNECT = [
 _SILENCE = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 _STRANGERS = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)
 _REFUSALS = (flight.FlightServerError, *_STRANGERS, pa.ArrowNotImplementedError)
-# Besides errors of Arrow: answers of a server of another kind, which cannot be read.
+# Besides Arrow errors: unreadable answers of another kind of server.
 _ANY = (flight.FlightError, pa.ArrowException, OSError, ValueError, LookupError, TypeError)
 
 
@@ -42,11 +42,11 @@ class QueueClient:
     location
         Such as "grpc://127.0.0.1:8815", or "grpc+tls://..." with TLS.
     token
-        What the server wants to see.
+        The token that the server expects.
     roots
         A file of certificates (PEM) to trust instead of the system's.
     patience
-        How many seconds a question is asked again while the server cannot be reached.
+        For how many seconds to retry a request while the server cannot be reached.
 
     >>> import pyarrow as pa, tempfile
     >>> from penstock.queues import QueueClient, QueueServer
@@ -89,7 +89,7 @@ class QueueClient:
             self._client = flight.connect(self.location, generic_options=_RECONNECT, **options)
         except (pa.ArrowException, flight.FlightError, ValueError, OSError) as error:
             raise QueueError(
-                f"{self.location!r} is no address of a queue server ({error}); "
+                f"{self.location!r} is not the address of a queue server ({error}); "
                 "write it like 'grpc://127.0.0.1:8815' or 'grpc+tls://host:8815'."
             ) from error
 
@@ -99,9 +99,9 @@ class QueueClient:
         return flight.FlightCallOptions(headers=headers)
 
     def _ask(self, kind: str, *keys: str, **about: Any) -> Any:
-        """Ask the server, and return its answer, which is an object with these keys at least."""
+        """Send a request and return the answer, an object with at least these keys."""
         if not isinstance(about.get("queue", ""), str):
-            raise QueueError(f"A queue has a text as its name; {about['queue']!r} was given.")
+            raise QueueError(f"The name of a queue is a text; {about['queue']!r} was given.")
         action = flight.Action(kind, json.dumps(about).encode())
         waits = _Waits(self.location, self._patience)
         while True:
@@ -117,43 +117,43 @@ class QueueClient:
                 raise self._error(error) from error
 
     def _error(self, error: Exception, told: str = "") -> QueueError:
-        """What the server said, or that it is none of ours, as an error of ours."""
+        """Convert an error of the server, or of something that is not a queue server."""
         said = _first_line(error)
         if isinstance(error, flight.FlightServerError):
             return QueueError(f"{said}{told}")
         if isinstance(error, _STRANGERS):
-            given = "the one that was given is not right" if self._token else "none was given"
+            given = "the given one is wrong" if self._token else "none was given"
             return QueueError(
-                f"The queue server at {self.location} wants a token, and {given}. Pass token=..., as it is "
-                "in the server's --token-file or PENSTOCK_QUEUE_TOKEN."
+                f"The queue server at {self.location} requires a token, and {given}. Pass token=..., as in "
+                "the server's --token-file or PENSTOCK_QUEUE_TOKEN."
             )
         if isinstance(error, _SILENCE):
             return QueueError(f"The server at {self.location} does not answer: {said}{told}")
         said = said or type(error).__name__
         return QueueError(
-            f"The server at {self.location} does not answer as a queue server does ({said}). "
-            f"Is it `penstock queues serve`, and is TLS on at both ends or at neither?{told}"
+            f"The server at {self.location} does not answer like a queue server ({said}). "
+            f"Is it `penstock queues serve`, and is TLS enabled on both sides or on neither?{told}"
         )
 
     def queues(self) -> list[str]:
-        """The names of the server's queues."""
+        """Return the names of the server's queues."""
         found: list[str] = self._ask("queues")
         return found
 
     def schema(self, queue: str) -> Any:
-        """The schema of a queue."""
+        """Return the schema of a queue."""
         raw = base64.b64decode(self._ask("schema", "schema", queue=queue)["schema"])
         return pa.ipc.read_schema(pa.py_buffer(raw))
 
     def offsets(self, queue: str) -> tuple[int, int]:
-        """The first row that is not confirmed, and the row after the last."""
+        """Return the first unconfirmed row, and the row after the last."""
         found = self._ask("offsets", "committed", "end", queue=queue)
         return found["committed"], found["end"]
 
     def read(self, queue: str, first: int, after: int, *, with_offset: bool = False) -> Iterator[Any]:
-        """The batches of a range of rows; they stay until they are confirmed.
+        """Return the batches of a range of rows; they stay until they are confirmed.
 
-        `with_offset=True` gives pairs (offset, batch): the number of the batch's first row, as for `commit`.
+        `with_offset=True` returns pairs (offset, batch): the number of the batch's first row, for `commit`.
         """
         first, after = whole_number("first", first), whole_number("after", after)
         ticket = flight.Ticket(json.dumps({"queue": str(queue), "first": first, "after": after}).encode())
@@ -170,33 +170,33 @@ class QueueClient:
     def commit(self, queue: str, row: int) -> None:
         """Confirm all rows before this one, for every consumer of the queue; they cannot be read again.
 
-        A queue has one position. If several workers share it, each reads a range of its own, and rows may be
-        confirmed only up to the smallest offset that a worker still holds: what one of them confirms is gone
-        for the others too.
+        A queue has one position. If several workers share it, each reads its own range, and rows may be
+        confirmed only up to the smallest offset that a worker still holds: confirmed rows are deleted for all
+        workers.
         """
         self._ask("commit", "committed", queue=queue, row=whole_number("row", row))
 
     def stats(self, queue: str) -> dict[str, Any]:
-        """The counts of a queue."""
+        """Return the counts of a queue."""
         found: dict[str, Any] = self._ask("stats", "items", queue=queue)
         return found
 
     def producer(
         self, queue: str, schema: Any, name: str | None = None, patience: float = 60.0
     ) -> QueueProducer:
-        """A producer for a queue, which is made if it is new.
+        """Return a producer for a queue, which is created if it is new.
 
-        `name` makes it the same producer after a restart; `patience` is how many seconds it tries to reach a
-        server that does not answer. A batch that the server refuses is not kept: the error says how many were
-        taken, and the others can be put again. A batch that it did not answer for is kept, and the next `put`
-        sends it again before its own.
+        `name` identifies the producer after a restart; `patience` is for how many seconds it retries to reach
+        a server that does not answer. If the server refuses a batch, the error says how many were taken; the
+        others can be put again. If the server does not answer, the batch is kept, and the next `put` sends it
+        first.
         """
         made = QueueProducer(self, queue, schema, name or uuid.uuid4().hex, patience)
         self._producers.append(made)
         return made
 
     def close(self) -> None:
-        """Close the connection, and the calls of producers with it."""
+        """Close the connection, including the calls of producers."""
         for producer in self._producers:
             with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
                 producer.close()
@@ -212,13 +212,13 @@ class QueueClient:
 
 
 class QueueProducer:
-    """Sends batches to one queue, each with a number; what was not acknowledged is sent again under it."""
+    """Sends numbered batches to one queue; unacknowledged ones are sent again under the same number."""
 
     def __init__(self, client: QueueClient, queue: str, schema: Any, name: str, patience: float) -> None:
         if not isinstance(schema, pa.Schema):
             raise QueueError(f"schema takes a pyarrow.Schema; {type(schema).__name__} was given.")
         if not isinstance(name, str):
-            raise QueueError(f"A producer has a text as its name; {name!r} was given.")
+            raise QueueError(f"The name of a producer is a text; {name!r} was given.")
         self._client, self._queue, self._schema, self.name = client, queue, schema, name
         self._patience = seconds("patience", patience)
         self._writer: Any = None
@@ -227,24 +227,24 @@ class QueueProducer:
         self.number = self._last()
 
     def _last(self) -> int:
-        """The last number that the server has of this producer, -1 if none."""
+        """Return the last number that the server has from this producer, -1 if none."""
         if self._queue not in self._client.queues():
             return -1
         found: int = self._client._ask("last", "number", queue=self._queue, producer=self.name)["number"]
         return found
 
     def put(self, batch: Any) -> int:
-        """Send a batch, and return its number when the server has it for good; waits at the disk limit."""
+        """Send a batch, and return its number once the server has stored it; waits at the disk limit."""
         return self.put_many([batch])
 
     def put_many(self, batches: list[Any]) -> int:
-        """Send batches without waiting for each; returns the last number when all are safe."""
+        """Send batches without waiting for each; return the last number once all are stored."""
         given = listed(batches, "record batches")
         for batch in given:
             if not isinstance(batch, pa.RecordBatch):
                 raise QueueError(
                     f"A producer sends Arrow record batches; {type(batch).__name__} was given. "
-                    "A table has to_batches()."
+                    "For a table, use to_batches()."
                 )
             if not batch.schema.equals(self._schema):
                 raise QueueError(f"The producer has the schema {self._schema}; {batch.schema} was given.")
@@ -267,7 +267,7 @@ class QueueProducer:
         return self.number
 
     def _refused(self, error: Exception, given: int) -> QueueError:
-        """The server took no more: what it has is known, and the rest is the caller's again."""
+        """Handle a refusal: return the error with the number of batches taken; the rest is not kept."""
         after = self.number
         with contextlib.suppress(QueueError):
             self.number = self._last()
@@ -284,7 +284,7 @@ class QueueProducer:
             )
         sent = 0
         while self._waiting:
-            # A few ahead of the answers, so that the way there and back is not waited for each time.
+            # Send a few batches ahead of the answers, to hide the round-trip time.
             while sent < len(self._waiting) and sent < 8:
                 number, batch = self._waiting[sent]
                 about = json.dumps({"producer": self.name, "number": number}).encode()
@@ -292,7 +292,7 @@ class QueueProducer:
                 sent += 1
             answer = self._reader.read()
             if answer is None:
-                self._writer.close()  # raises what the server said
+                self._writer.close()  # raises the server's error
                 raise flight.FlightUnavailableError("the server ended the call")
             done = json.loads(answer.to_pybytes())["number"]
             while self._waiting and self._waiting[0][0] <= done:
@@ -303,7 +303,7 @@ class QueueProducer:
         self._writer = self._reader = None
 
     def close(self) -> None:
-        """End the call; everything that was put is safe already."""
+        """End the call; everything that was put is already stored."""
         writer = self._writer
         self._drop()
         if writer is not None:
@@ -321,18 +321,18 @@ class QueueProducer:
 
 
 class _Waits:
-    """Pauses between attempts to reach a server, until patience is over."""
+    """Pauses between attempts to reach a server, until patience runs out."""
 
     def __init__(self, location: str, patience: float) -> None:
         self.location, self.patience = location, patience
         self.end, self.next = time.monotonic() + patience, 0.05
 
     def pause(self, error: Exception) -> None:
-        """Wait for a while before the next attempt, or tell of the last one."""
+        """Wait before the next attempt, or raise the last error."""
         if time.monotonic() > self.end:
             told = f"The server at {self.location} has not answered for {self.patience:g} s"
             if isinstance(error, pa.ArrowException) and not isinstance(error, flight.FlightError):
-                told = f"{told}, or not as a queue server does"
+                told = f"{told}, or not like a queue server"
             raise QueueError(f"{told}: {_first_line(error)}") from error
         time.sleep(self.next)
         self.next = min(1.0, 2 * self.next)

@@ -1,4 +1,4 @@
-"""`SpillQueue` and `SpillQueues`: lossless first-in-first-out queues in bounded memory that spill to disk."""
+"""`SpillQueue` and `SpillQueues`: lossless FIFO queues in bounded memory that spill to disk."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.queues.store.store import Store
 
 
 class OneQueue:
-    """One queue: what `SpillQueue` is, and what the members of `SpillQueues` are."""
+    """One queue: the base of `SpillQueue` and of the members of `SpillQueues`."""
 
     _store: Store
     _lane: Lane
 
     def put(self, item: Any, timeout: float | None = None) -> bool:
-        """One item enters at the end; False if it was dropped (`on_full="drop-newest"`).
+        """Append one item; return False if it was dropped (`on_full="drop-newest"`).
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
@@ -35,13 +35,13 @@ class OneQueue:
     def put_many(
         self, items: Iterable[Any], timeout: float | None = None, producer: tuple[str, int] | None = None
     ) -> int:
-        """Items enter at the end; how many were taken.
+        """Append items; return how many were taken.
 
-        With `durable=True` they survive `kill -9` and loss of power once this has returned. `producer` is a
-        name and a number that grows: what comes with a number that was there before is not taken twice.
+        With `durable=True` they survive `kill -9` and power loss once this has returned. `producer` is a name
+        and an increasing number: items with a number that was already used are not taken again.
 
-        On a full disk this raises `QueueDiskError`, whose `taken` says how many of the items are in the
-        queue: with `durable=True` none, otherwise as many as had room. Put the others when there is space.
+        On a full disk this raises `QueueDiskError`, whose `taken` is the number of items in the queue: with
+        `durable=True` none, otherwise as many as fit. Put the others when there is space.
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
@@ -49,13 +49,13 @@ class OneQueue:
         2
         """
         if producer is not None and not self._store.durable:
-            raise QueueError("producer=... is kept with the data, so it needs a queue with durable=True.")
+            raise QueueError("producer=... is stored with the data, so it needs a queue with durable=True.")
         return self._store.put_many(self._lane, items, timeout, producer)
 
     def get(self, block: bool = True, timeout: float | None = None, *, with_offset: bool = False) -> Any:
-        """The oldest item; waits until there is one, `timeout` seconds at most.
+        """Return the oldest item; wait up to `timeout` seconds for one (default: without limit).
 
-        `with_offset=True` returns a pair (offset, item): the number by which `commit` knows the item.
+        `with_offset=True` returns a pair (offset, item): the number of the item, for `commit`.
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
@@ -72,7 +72,7 @@ class OneQueue:
         return found if with_offset else found.item
 
     def get_many(self, n: int, *, with_offset: bool = False) -> list[Any]:
-        """The oldest min(n, len) items, at once; with `with_offset=True` as pairs (offset, item).
+        """Return the oldest min(n, len) items at once; with `with_offset=True` as pairs (offset, item).
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp()) as queue:
@@ -86,17 +86,17 @@ class OneQueue:
         return self._store.get_many(self._lane, n)
 
     def peek(self) -> Any:
-        """The oldest item, which stays."""
+        """Return the oldest item without removing it."""
         return self._store.peek(self._lane)
 
     def commit(self, offset: int | None = None) -> int:
-        """Confirm all items before this one, or all that were delivered; the offset.
+        """Confirm all items before this one, or all delivered items; return the offset.
 
-        With `durable=True` they do not come again after reopening; other delivered items do.
+        With `durable=True`, confirmed items are not delivered again after reopening; other items are.
 
-        Without an offset this confirms what *every* thread was given, also what others are still working on:
-        if the process dies then, their items are lost. With several workers on one queue, take items by
-        `get(with_offset=True)`, and confirm only up to the smallest offset that a worker still holds.
+        Without an offset this confirms what *every* thread has received, including items that are still being
+        processed: if the process dies then, those items are lost. With several workers on one queue, take
+        items by `get(with_offset=True)` and confirm only up to the smallest offset that a worker still holds.
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp(), durable=True) as queue:
@@ -118,19 +118,19 @@ class OneQueue:
 
     @property
     def committed(self) -> int:
-        """The number of the first item that is not confirmed."""
+        """The number of the first unconfirmed item."""
         return self._lane.committed
 
     @property
     def end(self) -> int:
-        """The number that the next item to come will have."""
+        """The number that the next appended item will have."""
         return self._lane.put
 
     def __len__(self) -> int:
         return self._lane.count
 
     def stats(self) -> QueueStats:
-        """Reads, writes, bytes, cost, and what lies where.
+        """Return reads, writes, bytes, cost, and how much is in memory and on disk.
 
         >>> import tempfile, penstock as ps
         >>> with ps.SpillQueue(tempfile.mkdtemp(), memory=20) as queue:
@@ -144,7 +144,7 @@ class OneQueue:
 
 
 class _Folder:
-    """What a folder of queues has, however many there are."""
+    """Common base of one or several queues in a folder."""
 
     _store: Store
 
@@ -155,7 +155,7 @@ class _Folder:
 
     @property
     def schema(self) -> Any:
-        """The schema of the record batches, None for bytes."""
+        """The schema of the record batches; None for bytes."""
         return self._store.items.schema
 
     def check(self) -> None:
@@ -163,9 +163,9 @@ class _Folder:
         self._store.check()
 
     def close(self) -> None:
-        """Close; the contents stay on disk and are there when the folder is opened again.
+        """Close the queue; its contents stay on disk for the next opening.
 
-        Without `durable=True`, items in memory are written now. If the disk has no room for them, this raises
+        Without `durable=True`, items in memory are written now. If the disk is too full, this raises
         `QueueDiskError` and the queue stays open: free space and close it again, or get the items.
         """
         self._store.close()
@@ -175,24 +175,24 @@ class _Folder:
 
 
 class SpillQueue(OneQueue, _Folder):
-    """A first-in-first-out queue that keeps `memory` bytes of its items and spills the others to disk.
+    """A FIFO queue that keeps at most `memory` bytes of items in memory and spills the others to disk.
 
     Parameters
     ----------
     path
-        A folder of its own; one process opens it at a time.
+        A folder for this queue only; one process may open it at a time.
     memory
-        Bytes of items in memory, or a text such as "64 MiB". An item has at most half of it.
+        Bytes of items in memory, or a text such as "64 MiB". An item may have at most half of it.
     policy
-        What decides on writes and reads: a name of `penstock.queues.planners`, such as "half" or "hybrid".
+        The planner of writes and reads: a name of `penstock.queues.planners`, such as "half" or "hybrid".
     durable
-        Whether `put_many` returns only when its items would survive a loss of power.
+        Whether `put_many` returns only when its items would survive a power loss.
     disk_limit, on_full
-        How much the files may have together, and what happens then: "block", "fail" or "drop-newest".
+        The maximum size of all files together, and what happens then: "block", "fail" or "drop-newest".
     schema
-        A `pyarrow.Schema`: the items are record batches of it. Without one, they are bytes.
+        A `pyarrow.Schema`, if the items are record batches. Without one, they are bytes.
     salvage
-        Open a damaged queue all the same; `recovery` says what is missing.
+        Open a queue even if it is damaged; `recovery` says what is missing.
 
     >>> import tempfile, penstock as ps
     >>> folder = tempfile.mkdtemp()
@@ -237,7 +237,7 @@ class _Member(OneQueue):
 
 
 class SpillQueues(_Folder):
-    """Several queues that share one memory; `queues[i]` is one of them, with the methods of `SpillQueue`.
+    """Several queues that share one memory; `queues[i]` is one queue, with the methods of `SpillQueue`.
 
     >>> import tempfile, penstock as ps
     >>> with ps.SpillQueues(tempfile.mkdtemp(), queues=2, memory="1 KiB") as queues:
@@ -279,7 +279,7 @@ class SpillQueues(_Folder):
         return sum(map(len, self._members))
 
     def put(self, queue: int, item: Any, timeout: float | None = None) -> bool:
-        """As `SpillQueue.put`, in one of the queues."""
+        """Like `SpillQueue.put`, for one of the queues."""
         return self[queue].put(item, timeout)
 
     def put_many(
@@ -289,29 +289,29 @@ class SpillQueues(_Folder):
         timeout: float | None = None,
         producer: tuple[str, int] | None = None,
     ) -> int:
-        """As `SpillQueue.put_many`, in one of the queues."""
+        """Like `SpillQueue.put_many`, for one of the queues."""
         return self[queue].put_many(items, timeout, producer)
 
     def get(
         self, queue: int, block: bool = True, timeout: float | None = None, *, with_offset: bool = False
     ) -> Any:
-        """As `SpillQueue.get`, from one of the queues."""
+        """Like `SpillQueue.get`, for one of the queues."""
         return self[queue].get(block, timeout, with_offset=with_offset)
 
     def get_many(self, queue: int, n: int, *, with_offset: bool = False) -> list[Any]:
-        """As `SpillQueue.get_many`, from one of the queues."""
+        """Like `SpillQueue.get_many`, for one of the queues."""
         return self[queue].get_many(n, with_offset=with_offset)
 
     def peek(self, queue: int) -> Any:
-        """As `SpillQueue.peek`, of one of the queues."""
+        """Like `SpillQueue.peek`, for one of the queues."""
         return self[queue].peek()
 
     def commit(self, queue: int, offset: int | None = None) -> int:
-        """As `SpillQueue.commit`, for one of the queues; also what it says of several workers."""
+        """Like `SpillQueue.commit`, for one of the queues; the note on several workers applies too."""
         return self[queue].commit(offset)
 
     def stats(self) -> QueueStats:
-        """The counts of all queues together."""
+        """Return the counts of all queues together."""
         return self._store.stats(self._store.lanes)
 
     def __enter__(self) -> SpillQueues:

@@ -1,8 +1,7 @@
-"""The queue server: durable queues of record batches for many producers, on Arrow Flight.
+"""The queue server: durable queues of record batches for many producers, over Arrow Flight.
 
-Producers push batches to named queues, each batch with the producer's name and a number, so that sending one
-again doubles nothing. Consumers read ranges of rows as often as they like, and confirm what they are done
-with.
+Producers push batches to named queues. Each batch has the producer's name and a number, so sending it again
+creates no duplicate. Consumers read ranges of rows as often as they like, and confirm them when done.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from penstock.queues.arguments import existing_folder, token_text
 from penstock.queues.queue import SpillQueue
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-PATIENCE = 0.5  # seconds after which a push that waits for the disk looks whether its producer is still there
+PATIENCE = 0.5  # seconds between checks that the producer of a push that waits for disk still exists
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is of this machine only.
+    """Whether an address is local to this machine.
 
     >>> from penstock.queues.server import is_loopback
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
@@ -45,7 +44,7 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def _errors_for_clients() -> Iterator[None]:
-    """What goes wrong in a call is told to its client, and the server lives on."""
+    """Send errors of a call to its client; the server continues."""
     try:
         yield
     except flight.FlightError:
@@ -59,7 +58,7 @@ def _errors_for_clients() -> Iterator[None]:
 
 
 class _Tokens(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call that does not carry the token."""
+    """Rejects every call without the token."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -82,12 +81,12 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
     folder
         Each queue is a folder in it.
     host, port
-        Where to listen; port 0 is any free one, and `port` says which. Beyond the loopback interface a token
-        and TLS files are needed.
+        Where to listen; port 0 picks a free one, see `port`. Addresses other than loopback need a token and
+        TLS files.
     memory, policy, disk_limit
-        Of each queue, as for `SpillQueue`. At the limit, producers wait.
+        Per queue, as for `SpillQueue`. At the disk limit, producers wait.
     token, certificate, key
-        What clients must send, and the TLS files (PEM).
+        The token that clients must send, and the TLS files (PEM).
 
     >>> import tempfile
     >>> from penstock.queues import QueueServer
@@ -120,13 +119,13 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
             raise QueueError(
-                f"port takes a whole number from 0 to 65535, 0 for any free one; {port!r} was given."
+                f"port takes a whole number from 0 to 65535, 0 for a free one; {port!r} was given."
             )
         token = token_text(token)
         if (certificate is None) != (key is None):
-            raise QueueError("TLS takes a certificate and a key; only one of them was given.")
+            raise QueueError("TLS needs a certificate and a key; only one of them was given.")
         self._options: dict[str, Any] = {"memory": memory, "policy": policy, "disk_limit": disk_limit}
-        with tempfile.TemporaryDirectory() as place:  # refuses options that no queue takes
+        with tempfile.TemporaryDirectory() as place:  # rejects options that no queue takes
             SpillQueue(place, durable=True, **self._options).close()
         self.folder = existing_folder(folder)
         self._queues: dict[str, SpillQueue] = {}
@@ -148,7 +147,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             said = str(error).splitlines()[0]
             raise QueueError(
                 f"The server cannot listen on {host}, port {port}: {said}. Is the port in use? "
-                "Port 0 is any free one. With TLS, the certificate and the key have to be PEM files."
+                "Port 0 picks a free one. With TLS, the certificate and the key must be PEM files."
             ) from error
         except BaseException:
             self._close_queues()
@@ -165,10 +164,10 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
             return self._queues[name]
 
     def _queue_for(self, name: str, schema: Any) -> SpillQueue:
-        """The queue of a producer; the first one makes it, and with it its schema."""
+        """Return the queue of a producer; the first producer creates it with its schema."""
         if not NAME.fullmatch(name):
             raise flight.FlightServerError(
-                f"{name!r} is no name for a queue: letters, digits, '_', '.' and '-', at most 64."
+                f"{name!r} is not a valid queue name: letters, digits, '_', '.' and '-', at most 64."
             )
         with self._guard:
             if self._closing:
@@ -188,7 +187,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
     # --- Flight ---------------------------------------------------------------------------------------
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Take batches, and answer the number of each once it is safe."""
+        """Take batches, and answer with the number of each once it is stored."""
         with _errors_for_clients():
             queue = self._queue_for(descriptor.path[0].decode(), reader.schema)
         for piece in reader:
@@ -211,12 +210,12 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
                 if context.is_cancelled() or self._closing:
                     raise flight.FlightUnavailableError(str(error)) from error
             except QueueError as error:
-                if self._closing:  # the producer sends it again when there is a server again
+                if self._closing:  # the producer sends it again to the next server
                     raise flight.FlightUnavailableError("The server is closing.") from error
                 raise
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Rows of a queue that are not confirmed, in order."""
+        """Return unconfirmed rows of a queue, in order."""
         with _errors_for_clients():
             about = json.loads(ticket.ticket)
             queue = self._queue(about["queue"])
@@ -224,8 +223,8 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
         store, lane = queue._store, queue._lane
         if first < lane.committed_row or after > lane.put_row:
             raise flight.FlightServerError(
-                f"Rows {first} to {after} of {about['queue']!r} were asked for; there are "
-                f"{lane.committed_row} to {lane.put_row} (what is confirmed is gone)."
+                f"Rows {first} to {after} of {about['queue']!r} were requested, but it has "
+                f"{lane.committed_row} to {lane.put_row} (confirmed rows are deleted)."
             )
 
         def batches() -> Iterator[Any]:
@@ -267,7 +266,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
         return {"committed": lane.committed_row, "end": _safe_end(queue)}
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        """What can be asked for besides data."""
+        """Return the available actions."""
         return [
             ("queues", "names of the queues"),
             ("offsets", "first unconfirmed row and the end"),
@@ -280,9 +279,9 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
     # --- the end --------------------------------------------------------------------------------------
 
     def close(self, patience: float = 2.0) -> None:
-        """Stop, and close all queues; calls in progress have some seconds, then they find them closed."""
+        """Stop, and close all queues; calls in progress get a few seconds."""
         self._closing = True
-        # Arrow waits for calls to end, and a producer may hold one open without sending anything.
+        # Arrow waits for calls to end, but a producer may keep one open without sending anything.
         stopping = threading.Thread(target=self.shutdown, daemon=True)
         stopping.start()
         stopping.join(patience)
@@ -298,7 +297,7 @@ class QueueServer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def _safe_end(queue: SpillQueue) -> int:
-    """The end of what would survive a loss of power: more must not be promised to anybody."""
+    """Return the end of the rows that would survive a power loss; no more may be acknowledged."""
     store, lane = queue._store, queue._lane
     with store.mutex:
         end, written = lane.put_row, lane.segments.appended
@@ -307,7 +306,7 @@ def _safe_end(queue: SpillQueue) -> int:
 
 
 def _slices(batch: Any, most: int) -> list[Any]:
-    """A batch in parts that fit into a chunk."""
+    """Split a batch into parts that fit into a chunk."""
     size = batch.nbytes + 1024
     if size <= most or batch.num_rows <= 1:
         return [batch]
@@ -323,5 +322,5 @@ def _file(path: str | Path) -> bytes:
 
 
 def use_little_memory() -> None:
-    """Let Arrow give memory back to the system at once; for a process that is a server and nothing else."""
+    """Make Arrow return memory to the system at once; for a process that is only a server."""
     pa.set_memory_pool(pa.system_memory_pool())

@@ -1,4 +1,4 @@
-"""What a queue tells of itself: how much it has moved, what that cost, and what recovery found."""
+"""Statistics of a queue: what it moved, the cost, and what recovery found."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.queues.store.scan import Flaw, Gap
 class QueueStats:
     """Counts of one queue, or of several together. Sizes are bytes of items.
 
-    `reads` and `writes` are those of the planner; with `durable=True` a write only forgets, and what went to
-    the journal is counted apart.
+    `reads` and `writes` are those of the planner. With `durable=True` a write only drops items from memory,
+    and writes to the journal are counted separately.
     """
 
     items: int
@@ -48,10 +48,9 @@ class QueueStats:
 class Recovery:
     """What was found when a queue was opened.
 
-    `clean`: it had been closed. `torn` are the ends of files that a crash cut off, `damage` places that are
-    bad though good ones follow, `lost` items that should be there and are not. `end_known` says whether the
-    queue knew how far it had come; without that, as after a loss of power, items missing at the end are not
-    noticed.
+    `clean`: it had been closed. `torn` lists ends of files that a crash cut off, `damage` bad places followed
+    by good ones, `lost` items that should exist but do not. `end_known` says whether the queue knew its end;
+    if not, as after a power loss, items missing at the end are not noticed.
     """
 
     clean: bool
@@ -70,5 +69,5 @@ class Recovery:
         lines = [f"{'closed cleanly' if self.clean else 'not closed'}, {self.items:,} items"]
         lines += [str(each) for each in (*self.torn, *self.damage, *self.lost)]
         if not self.end_known:
-            lines.append("how far it had come is not known")
+            lines.append("its end is not known")
         return "; ".join(lines)

@@ -1,4 +1,4 @@
-"""CLOCK: memory needed from moment to moment, recall by cache size, under stress, and tuning.
+"""CLOCK: memory need over time, recall by cache size, under stress, and tuning.
 
 The paper's queries run as stream queries; the first third of the data warms the caches up. Two figures are of
 what the paper leaves open: equal memory, and a rate of decay that is tuned while the query runs.

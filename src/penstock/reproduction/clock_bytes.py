@@ -1,4 +1,4 @@
-"""What CLOCK's scores cost: recall in equal memory, scores and tables included, beside that of equal tuples.
+"""The cost of CLOCK's scores: recall in equal memory, scores and tables included, and in equal tuples.
 
 The paper leaves it open (section 5): with the same memory FIFO and LRU may cache more bindings than CLOCK.
 """

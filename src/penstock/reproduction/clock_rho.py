@@ -1,4 +1,4 @@
-"""CLOCK_exp with a rate of decay that is tuned while the query runs, against fixed rates.
+"""CLOCK_exp with a decay rate that is tuned while the query runs, against fixed rates.
 
 The paper hopes to investigate automated tuning in the future (section 4.4).
 """

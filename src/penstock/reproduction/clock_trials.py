@@ -1,4 +1,4 @@
-"""What is measured of the CLOCK paper's queries: the memory they need, and recall by policy and cache."""
+"""Measurements on the CLOCK paper's queries: the memory they need, and recall by policy and cache."""
 
 from __future__ import annotations
 

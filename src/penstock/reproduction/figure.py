@@ -1,4 +1,4 @@
-"""What a figure of a paper is made of: trials, a drawing, and claims that hold or do not."""
+"""The parts of a reproduced figure: trials, a drawing, and claims that hold or do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated streams of the experiments, with keys that come and go in ways of their own."""
+"""Generated streams of the experiments, with different patterns of key popularity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What section 8 of Xie, Yang and Chen 2005 says of its figures, and whether the tables here bear it out."""
+"""The claims of section 8 of Xie, Yang and Chen 2005, checked against the reproduced tables."""
 
 from __future__ import annotations
 

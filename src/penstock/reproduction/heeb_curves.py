@@ -1,4 +1,4 @@
-"""The curves of HEEB's sections 5 and 7: expected cumulative benefits, and what a walk makes of distances."""
+"""The curves of HEEB's sections 5 and 7: expected cumulative benefits, also by distance under a walk."""
 
 from __future__ import annotations
 

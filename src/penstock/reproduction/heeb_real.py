@@ -1,4 +1,4 @@
-"""REAL, Figure 15: a relation keyed by temperature, asked for the daily maximum; and a model that knows more.
+"""REAL, Figure 15: a relation keyed by temperature, queried for the daily maximum; and a richer model.
 
 The paper's model is AR(1), fitted to the whole series. Temperatures have seasons, of which AR(1) knows
 nothing: to it, a warm day in winter is as likely to be followed by warm ones as in summer. `Seasonal` takes

@@ -1,4 +1,4 @@
-"""RAND, PROB and LIFE as section 8 has them: they know the noise's bounds, and first let go what is beyond.
+"""RAND, PROB and LIFE as in section 8: they know the bounds of the noise and first evict tuples beyond.
 
 A tuple is beyond once the other stream has moved past its value, which no window in time expresses; so these
 three are simulated as the paper states them.

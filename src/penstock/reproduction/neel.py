@@ -1,4 +1,4 @@
-"""NEEL: nested patterns evaluated anew each time, with object caching, and with interval-driven caching."""
+"""NEEL: nested patterns recomputed each time, with object caching, and with interval-driven caching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which papers there are, each a module with its title and its figures.
+"""The list of papers, each a module with its title and its figures.
 
 A module has `FIGURES`, functions of a scope that give a `Figure`.
 """

@@ -1,4 +1,4 @@
-"""How the figures look: one hand for all of them."""
+"""The common plot style of the figures."""
 
 from __future__ import annotations
 

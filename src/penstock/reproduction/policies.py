@@ -1,4 +1,4 @@
-"""Every policy on every stream: which share of the exact join's results each finds in how much memory.
+"""Every policy on every stream: the share of the exact join's results by policy and memory.
 
 Recall counts from the third window on. A stream is `tuned` where parameters were tuned on it, `seen` where
 `learned` and `auto` took shape while looking at it, `apart` where it was added when `learned` was finished,

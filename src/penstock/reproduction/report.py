@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing else, and the summary of its claims in Markdown."""
+"""The report: one self-contained HTML page, and a summary of its claims in Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run figures: trials in processes or as Spark tasks, kept as they finish, so that a run can go on.
+"""Run figures: trials in processes or as Spark tasks, saved as they finish, so that a run can resume.
 
 The order of a table is that of its trials, whatever finished first and wherever it ran.
 """

@@ -1,4 +1,4 @@
-"""The streams of the experiments: real ones where their files are at hand, generated ones otherwise.
+"""The streams of the experiments: real ones if their files are available, otherwise generated.
 
 Each says how far it is known to the policies: `tuned` if parameters were tuned on it, `seen` if what policies
 do on it was looked at while they took shape, `apart` if it was added when they were finished.

@@ -1,4 +1,4 @@
-"""A tidy table shown and drawn as it is: one column down, one across, one in the cells."""
+"""Show and plot a tidy table: one column down, one across, one in the cells."""
 
 from __future__ import annotations
 

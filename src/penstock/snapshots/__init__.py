@@ -1,1 +1,1 @@
-"""States as bytes: checksummed, versioned, and refused as a whole where anything is wrong."""
+"""States as bytes: checksummed, versioned, and rejected as a whole if anything is wrong."""

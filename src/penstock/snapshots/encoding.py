@@ -1,8 +1,8 @@
-"""Values as bytes without pickle: plain values, arrays, and records of classes that the reader accepts.
+"""Encode values as bytes without pickle: plain values, arrays, and records of accepted classes.
 
-Every value is a letter for its kind and what follows from it. Nothing that is read is run: a class is named
-by its module and name, and the reader decides whether it belongs into a snapshot. Lengths are checked against
-the bytes that are there, so that damage is an error and not a crash.
+Every value is a letter for its kind followed by its content. Reading runs no code: a class is named by its
+module and name, and the reader decides whether to accept it. Lengths are checked against the available bytes,
+so damage is an error and not a crash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.errors import SnapshotError
 
 Accept = Callable[[type], bool]
 
-DEEPEST = 100  # values in values
+DEEPEST = 100  # maximum nesting of values
 KINDS = "?biufcSUMm"  # of NumPy's types; objects are encoded one by one
 
 _LONG = struct.Struct("<q")
@@ -29,7 +29,7 @@ _FLOAT = struct.Struct("<d")
 
 
 def encode(value: Any, accept: Accept = lambda kind: False) -> bytes:
-    """A value as bytes; classes of records must be accepted, as when they are read.
+    """Encode a value as bytes; classes of records must be accepted, as for reading.
 
     >>> import numpy as np
     >>> from penstock.snapshots.encoding import decode, encode
@@ -46,7 +46,7 @@ def encode(value: Any, accept: Accept = lambda kind: False) -> bytes:
 
 
 def decode(data: bytes, accept: Accept = lambda kind: False) -> Any:
-    """The value that `encode` was given; classes of records must be accepted.
+    """Return the value given to `encode`; classes of records must be accepted.
 
     >>> from penstock.budget import Tuples
     >>> from penstock.snapshots.encoding import decode, encode

@@ -1,7 +1,7 @@
-"""States as bytes that are known again: a magic word, a version, a checksum, and a careful way back.
+"""Seal states as bytes: a magic word, a version, a checksum, and careful reading.
 
-Whatever comes back from a disk or a state store may be cut, damaged, of another version or of somebody else.
-All of that is refused with an error that says which; nothing in the bytes is run.
+Bytes from a disk or a state store may be truncated, damaged, or from another version or program. All of that
+is rejected with an error that says which; no code in the bytes is run.
 """
 
 from __future__ import annotations

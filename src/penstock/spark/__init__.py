@@ -1,8 +1,8 @@
-"""Penstock on Spark: the only package, but for experiments and the command line, that imports pyspark.
+"""Penstock on Spark. Only this package, experiments and the command line import pyspark.
 
-It maps rows to arrays and states to Spark's state store; what happens to them is the operators' business.
-`api` has what users call, `runtime` what runs it, and `monitor` what is shown of it. Workers use the Python
-of the driver unless `PYSPARK_PYTHON` or `spark.pyspark.python` says otherwise.
+It maps rows to arrays and states to Spark's state store; the operators do not know Spark. `api` has
+the public functions, `runtime` runs them, and `monitor` shows their metrics. Workers use the driver's Python
+unless `PYSPARK_PYTHON` or `spark.pyspark.python` is set.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-# Names are loaded when they are first used: workers that only pack rows need not wait for Numba.
+# Names are imported on first use, so that workers that only pack rows do not wait for Numba.
 _HOMES = {
     "PipelineMonitor": "monitor.pipeline",
     "bounded_join": "api.join",

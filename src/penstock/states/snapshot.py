@@ -1,6 +1,6 @@
 """Snapshots: the configuration and the arrays of an operator as bytes.
 
-Only descriptions whose parts are plain values, NumPy and Penstock classes are accepted back.
+Restoring accepts only plain values, NumPy types and Penstock classes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ SEAL = Seal(b"PENSTOCK", 5, "snapshot")
 
 
 def pack(config: Any, store: Any, policy: Any, extra: dict[str, Any]) -> bytes:
-    """A state as bytes."""
+    """Return a state as bytes."""
     return SEAL.dump(_each_tuple((config, store, policy, extra), "without_views"), _accepted)
 
 
 def unpack(
     data: bytes, config_class: type, store_class: type = Store
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """The parts of a snapshot of an operator with this config, or an error that says what is wrong."""
+    """Return the parts of a snapshot of an operator with this config, or raise an error."""
     content = SEAL.load(data, _accepted)
     try:
         config, store, policy, extra = _each_tuple(content, "with_views")
@@ -39,7 +39,7 @@ def unpack(
 
 
 def _each_tuple(value: Any, method: str) -> Any:
-    """A nested tuple in which each part that has the method went through it."""
+    """Return a nested tuple with the method applied to each part that has it."""
     if not isinstance(value, tuple):
         return value
     parts = [_each_tuple(part, method) for part in value]

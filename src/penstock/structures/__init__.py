@@ -1,1 +1,1 @@
-"""Data structures on arrays that know nothing of joins: sets, heaps, lists, counts, histories."""
+"""Data structures on arrays, independent of joins: sets, heaps, lists, counts, histories."""

@@ -1,4 +1,4 @@
-"""At what age tuples match: curves over a whole trace or learnt from the past, and the best age to keep.
+"""The ages at which tuples match: curves from a whole trace or learnt online, and the best age to keep.
 
 The curve p(k) of a stream is how many results its tuples produce between the ages k-1 and k; C(k) is its
 sum up to k, and the best age to keep a tuple to is the k with the largest C(k)/k.

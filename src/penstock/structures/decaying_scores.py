@@ -1,4 +1,4 @@
-"""Scores that a hand fades by a factor each time it passes, and that a match raises by 1.
+"""Scores that a hand multiplies by a factor each time it passes, and that a match raises by 1.
 
 The hand counts its steps round a ring. A cell has its score as of the last match it knows of, and the step
 at which the hand comes to its tuple next; how often the hand has passed since follows from the steps alone.

@@ -1,4 +1,4 @@
-"""How many arrivals of each stream had a key: exact for every key seen, or the heaviest in fixed memory.
+"""Count the arrivals per key and stream: exact for every key seen, or the heaviest in fixed memory.
 
 `Counts` with `sketch` False is an open-addressed table that its owner lets grow between batches. With
 `sketch` True it is the space-saving summary (Metwally, Agrawal and El Abbadi 2005): a key that is not

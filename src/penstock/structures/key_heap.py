@@ -1,4 +1,4 @@
-"""A heap of keys by score, each filed once per stream, whose scores may rise and fall.
+"""A heap of keys by score, one entry per key and stream, whose scores may rise and fall.
 
 Tuples of one key and stream differ only in age, and the oldest is worth least, so keys compete by their
 oldest tuple. An item is `2 * entry + side`; where it is in the heap is known, so that a changed score moves

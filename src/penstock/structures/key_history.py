@@ -1,4 +1,4 @@
-"""How often keys have come lately and ever, in fixed memory: one cache line per key.
+"""How often keys occurred recently and overall, in fixed memory: one cache line per key.
 
 Per stream a key has its arrivals at four time scales, each four times as long as the one before, as counts
 that fade exponentially, the count since the beginning, and when it came last. Time is the number of arrivals

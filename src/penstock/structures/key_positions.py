@@ -1,4 +1,4 @@
-"""Where keys lie that are numbers or carry one, and how near they are to where the other stream is now.
+"""Positions of keys that are numbers or contain one, and their distance from the other stream's position.
 
 Prices, temperatures and positions move: a key near the other stream's current value is likelier to be asked
 for soon than one far off. A key of several parts lies on the line of its other parts (a price on that of its

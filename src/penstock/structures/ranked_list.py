@@ -1,4 +1,4 @@
-"""A sorted list of (score, arrival) that tells ranks: blocks of at most 128 entries, in order.
+"""A sorted list of (score, arrival) that supports ranks: blocks of at most 128 entries, in order.
 
 Insertion and removal shift within a block, a rank adds up the lengths of the blocks before it:
 O(n / 128 + 128) simple steps, all sequential, which for buffers up to a million tuples beats a tree.

@@ -1,4 +1,4 @@
-"""Keys in the order of their last match: per pool a linked list, the one matched longest ago first.
+"""Keys in the order of their last match: per pool a linked list, least recently matched first.
 
 The tuples of a key and side share a row, number `2 * entry + side`. A row of the pool's own closes its list
 to a ring. A row that is not in the list has no newer one.

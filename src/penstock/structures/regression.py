@@ -1,4 +1,4 @@
-"""Least squares on line, with forgetting: which weights of what was seen foretell best what came.
+"""Online least squares with forgetting: the weights of observations that best predict the outcome.
 
 Sums of products are kept, the weights solved for now and then. What the examples leave open is decided by a
 pull towards weights known beforehand, so that a fit is possible from the first example on.

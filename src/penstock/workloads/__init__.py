@@ -1,4 +1,4 @@
-"""Streams to experiment with: the generators of the papers, and plain ones for benchmarks and demonstrations.
+"""Streams to experiment with: the generators of the papers, and simple ones for benchmarks and demos.
 
 All are deterministic by seed and give pandas data frames sorted by time.
 

@@ -1,4 +1,4 @@
-"""Checks of generator parameters: each returns the value, or says what was given and what is allowed."""
+"""Checks of generator parameters: each returns the value, or raises an error with the allowed range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the generators share: seeds, ranks drawn by their probability, and the keys that ranks stand for."""
+"""Shared helpers of the generators: seeds, ranks drawn by probability, and the keys of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A programme guide whose shows begin at round times, and when viewers switch because of it."""
+"""A programme guide whose shows begin at round times, and the channel switches it causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pair of streams whose rate multiplies in bursts: what makes an unbounded join state fall over."""
+"""Two streams whose rate multiplies in bursts, which makes the state of an unbounded join explode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of independent references with Zipf popularity: the plainest workload, and the fastest to draw."""
+"""Streams of independent references with Zipf popularity: the simplest and fastest workload."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a user writes: the text of a query, its nodes, and what a query must be to make sense."""
+"""The query language: parser, syntax nodes and semantic checks."""

@@ -1,4 +1,4 @@
-"""From the parse tree to the nodes of a query."""
+"""Build the nodes of a query from the parse tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.linked.language.semantic_checks import checked, distances
 from penstock.linked.terms import DOUBLE, EXACT, RDF_TYPE, XSD, Term, string, value_of
 
 _UNITS = ("nanosecond", "microsecond", "millisecond", "second", "minute", "hour", "day")
-MOST_OPERATORS = 100  # of a sum or a product
+MOST_OPERATORS = 100  # maximum in a sum or a product
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -30,7 +30,7 @@ def _unquoted(text: str) -> str:
                 code = body[at + 1 : at + 1 + digits]
                 known = len(code) == digits and re.fullmatch(r"[0-9a-fA-F]+", code)
                 if not known or int(code, 16) > 0x10FFFF or 0xD800 <= int(code, 16) <= 0xDFFF:
-                    raise QueryError(f"{text[:60]} has an escape that is no character.")
+                    raise QueryError(f"{text[:60]} has an invalid escape.")
                 letter = chr(int(code, 16))
                 at += digits
         out.append(letter)
@@ -69,7 +69,7 @@ class Builder(Transformer[Token, Any]):
         prefix, _, local = str(token).partition(":")
         if prefix not in self.prefixes:
             known = hint(prefix, [f"{name}:" for name in self.prefixes])
-            raise _named(f"a prefix that was declared{known}", token, self.text)
+            raise _named(f"a declared prefix{known}", token, self.text)
         return Const(Term("iri", self.prefixes[prefix] + local))
 
     def blank(self, token: Token) -> Const:

@@ -1,4 +1,4 @@
-"""What a parsed query is made of: patterns with times, expressions, and the clauses around them."""
+"""The syntax nodes of a query: patterns with times, expressions, and the clauses around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From text to a query, with errors that show the place."""
+"""Parse the text of a query, with errors that show the position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.errors import PenstockError, QueryError, QuerySyntaxError, Unsuppo
 from penstock.linked.language.builder import Builder
 from penstock.linked.language.nodes import Query
 
-DEEPEST = 60  # parentheses within parentheses
+DEEPEST = 60  # maximum nesting of parentheses
 _WORDS = {
     "PREFIX": "PREFIX",
     "SELECT": "SELECT",
@@ -55,36 +55,36 @@ _WORDS = {
     "$END": "the end",
 }
 _FOREIGN = {
-    "OPTIONAL": "a partner that may be missing is known only when its window is over",
-    "UNION": "write two queries and take both results",
-    "MINUS": "an absence is known only when its window is over; see ps.Pattern for negation",
-    "NOT": "an absence is known only when its window is over; see ps.Pattern for negation",
-    "EXISTS": "an absence is known only when its window is over; see ps.Pattern for negation",
-    "GROUPS": "groups within groups have no meaning of their own here; write the patterns side by side",
-    "GROUP": "group the rows that come out",
-    "HAVING": "group the rows that come out",
-    "COUNT": "aggregate the rows that come out",
-    "SUM": "aggregate the rows that come out",
-    "AVG": "aggregate the rows that come out",
-    "MIN": "aggregate the rows that come out",
-    "MAX": "aggregate the rows that come out",
-    "SAMPLE": "aggregate the rows that come out",
-    "ORDER": "rows come out in the order of the stream; sort them where they are used",
-    "LIMIT": "a continuous query has no last row; cut where rows are used",
-    "OFFSET": "a continuous query has no first row; cut where rows are used",
+    "OPTIONAL": "a missing partner is known only when its window has passed",
+    "UNION": "write two queries and combine their results",
+    "MINUS": "an absence is known only when its window has passed; use ps.Pattern for negation",
+    "NOT": "an absence is known only when its window has passed; use ps.Pattern for negation",
+    "EXISTS": "an absence is known only when its window has passed; use ps.Pattern for negation",
+    "GROUPS": "nested groups are not supported; write the patterns side by side",
+    "GROUP": "group the resulting rows instead",
+    "HAVING": "group the resulting rows instead",
+    "COUNT": "aggregate the resulting rows instead",
+    "SUM": "aggregate the resulting rows instead",
+    "AVG": "aggregate the resulting rows instead",
+    "MIN": "aggregate the resulting rows instead",
+    "MAX": "aggregate the resulting rows instead",
+    "SAMPLE": "aggregate the resulting rows instead",
+    "ORDER": "rows are in the order of the stream; sort the resulting rows instead",
+    "LIMIT": "a continuous query has no last row; limit the resulting rows instead",
+    "OFFSET": "a continuous query has no first row; limit the resulting rows instead",
     "REDUCED": "use DISTINCT or plain SELECT",
     "BIND": "name expressions in SELECT: (?a + 1 AS ?b)",
     "VALUES": "give the values as background triples, FROM <file>",
-    "SERVICE": "enrich the rows that come out, see ps.LookupCache",
+    "SERVICE": "enrich the resulting rows instead, see ps.LookupCache",
     "GRAPH": "all patterns read the union of the streams",
     "NAMED": "all patterns read the union of the streams",
-    "CONSTRUCT": "queries are SELECT queries",
-    "ASK": "queries are SELECT queries",
-    "DESCRIBE": "queries are SELECT queries",
-    "INSERT": "queries are SELECT queries",
-    "DELETE": "queries are SELECT queries",
-    "WINDOW": "say it in CONTEXT: ((?T1 - ?T2) <= 200^^xsd:millisecond)",
-    "RANGE": "say it in CONTEXT: ((?T1 - ?T2) <= 200^^xsd:millisecond)",
+    "CONSTRUCT": "only SELECT queries are supported",
+    "ASK": "only SELECT queries are supported",
+    "DESCRIBE": "only SELECT queries are supported",
+    "INSERT": "only SELECT queries are supported",
+    "DELETE": "only SELECT queries are supported",
+    "WINDOW": "use CONTEXT: ((?T1 - ?T2) <= 200^^xsd:millisecond)",
+    "RANGE": "use CONTEXT: ((?T1 - ?T2) <= 200^^xsd:millisecond)",
     "BASE": "write IRIs out, or use PREFIX",
 }
 
@@ -96,7 +96,7 @@ def _lark() -> Lark:
 
 
 def parse_query(text: str) -> Query:
-    """The query of a text.
+    """Parse the text of a query.
 
     >>> from penstock.linked.language.parser import parse_query
     >>> query = parse_query("SELECT ?a FROM STREAM w WHERE { ?a reports ?v ?T }")
@@ -116,7 +116,9 @@ def parse_query(text: str) -> Query:
         if isinstance(error.orig_exc, PenstockError):
             raise error.orig_exc from None
         if isinstance(error.orig_exc, RecursionError):
-            raise QueryError("The expressions of the query are too deep; write them flatter.") from None
+            raise QueryError(
+                "The expressions of the query are nested too deeply; write flatter ones."
+            ) from None
         raise
 
 
@@ -128,12 +130,12 @@ def _refuse_depth(text: str) -> None:
         depth += (letter == "(") - (letter == ")")
         if depth > DEEPEST:
             raise QuerySyntaxError(
-                pointed(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter query")
+                pointed(text, at, f"more than {DEEPEST} nested parentheses", "a flatter query")
             )
 
 
 def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
-    """The error of the parser as one of ours, with line, column, found, expected and a caret."""
+    """Convert an error of the parser, with line, column, found, expected and a caret."""
     wanted: set[str] = set()
     if isinstance(error, UnexpectedCharacters):
         wanted = set(error.allowed or ())
@@ -157,10 +159,10 @@ def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
     for candidate in map(str.upper, near):
         if not ended and candidate in _FOREIGN:
             raise UnsupportedQueryError(
-                f"{message}\n{candidate} is not part of the language: {_FOREIGN[candidate]}."
+                f"{message}\n{candidate} is not supported: {_FOREIGN[candidate]}."
             ) from None
     if word in ("/", "^", "|", "+", "*") and not {"TIMES_OVER", "STAR"} & wanted:
         raise UnsupportedQueryError(
-            f"{message}\nProperty paths are not part of the language: write each step as a pattern."
+            f"{message}\nProperty paths are not supported: write each step as a pattern."
         ) from None
     raise QuerySyntaxError(message) from None

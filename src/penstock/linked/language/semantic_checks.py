@@ -1,4 +1,4 @@
-"""What a query that parses must also be to make sense, and what its short forms stand for."""
+"""Semantic checks of a parsed query, and the expansion of its short forms."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def distances(expression: Expression) -> Expression:
 
 
 def checked(query: Query) -> Query:
-    """The query with `*` and repeated time variables resolved, or an error that says what makes no sense."""
+    """Return the query with `*` and repeated time variables resolved; raise an error if it is invalid."""
     if not query.streams:
-        raise QueryError("The query reads no stream; write FROM STREAM and its name.")
+        raise QueryError("The query reads no stream; add FROM STREAM and its name.")
     if len(set(query.streams)) < len(query.streams):
         raise QueryError("The query names a stream twice in FROM STREAM.")
     if not query.patterns:
@@ -52,11 +52,11 @@ def checked(query: Query) -> Query:
     terms, times = set(query.homes), set(query.time_variables)
     both = sorted(terms & times)
     if both:
-        raise QueryError(f"?{both[0]} is a time in one place and part of a triple in another.")
+        raise QueryError(f"?{both[0]} is used as a time and as part of a triple.")
     for expression in query.filters:
         _check_variables(expression, terms | times, "FILTER")
         if "signed" in calls(expression):
-            raise QueryError("signed() belongs into CONTEXT; in FILTER a difference is signed anyway.")
+            raise QueryError("signed() is for CONTEXT only; in FILTER a difference is always signed.")
     if query.context is not None:
         _check_context(query.context, terms, times)
     known = [*query.homes, *query.time_variables]
@@ -64,7 +64,7 @@ def checked(query: Query) -> Query:
     for item in items:
         _check_variables(item.expression, terms | times, "SELECT")
         if item.name in terms | times and item.expression != Var(item.name):
-            raise QueryError(f"(... AS ?{item.name}) would name a variable that the patterns bind.")
+            raise QueryError(f"(... AS ?{item.name}) uses the name of a variable that the patterns bind.")
     names = [item.name for item in items]
     if len(set(names)) < len(names):
         raise QueryError("SELECT names a variable twice.")
@@ -80,7 +80,7 @@ def _check_pattern(pattern: Pattern) -> None:
     if isinstance(verb, Const) and verb.term.form != "iri":
         raise QueryError(f"The predicate of '{pattern}' must be an IRI or a variable.")
     if pattern.start and pattern.start == pattern.end:
-        raise QueryError(f"Start and end of '{pattern}' have one variable; leave the second out for events.")
+        raise QueryError(f"Start and end of '{pattern}' are the same variable; omit the second for events.")
 
 
 def _check_variables(expression: Expression, known: set[str], clause: str) -> None:

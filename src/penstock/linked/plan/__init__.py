@@ -1,1 +1,1 @@
-"""How a query is run: the order of joins, which caches there are, and where each condition is checked."""
+"""Query plans: the order of joins, the caches, and where each condition is checked."""

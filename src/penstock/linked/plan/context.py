@@ -1,8 +1,8 @@
-"""The context of a query as bounds on the differences of times: what may expire, and when.
+"""Derive bounds on time differences from the context of a query, and thus when triples expire.
 
-Times are numbered: start and end of each pattern, and the origin at last. `bounds[a, b]` is the most by which
-time a may exceed time b in any solution; bounds add up along chains (a shortest-path closure), so that what a
-context says of some times bounds others too: a fact starts before it ends.
+Times are numbered: start and end of each pattern, and finally the origin. `bounds[a, b]` is the maximum by
+which time a may exceed time b in any solution. Bounds add up along chains (a shortest-path closure), so a
+context also bounds times that it does not mention: a fact starts before it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A query made into a plan: the order of joins, shared caches, keys, and where each condition is checked."""
+"""Plan a query: the order of joins, shared caches, keys, and where each condition is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tree of joins as the kernel wants it: caches, the ports where their tuples are found, and keys."""
+"""Convert a tree of joins to the kernel's form: caches, the ports where their tuples are found, and keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triples dealt out to buckets by the value of a variable that all patterns have."""
+"""Distribute triples to buckets by the value of a variable that all patterns have."""
 
 from __future__ import annotations
 

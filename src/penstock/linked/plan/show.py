@@ -1,4 +1,4 @@
-"""A plan in words."""
+"""Show a plan as text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _rule(limits: np.ndarray, unit: str) -> str:
         parts.append(f"at {_span(limits[2], unit)}")
     if len(parts) > 1 and limits[0] <= limits[1]:
         parts.pop(1)  # the start comes first
-    return ", or ".join(parts) or "never: the budget is its only bound"
+    return ", or ".join(parts) or "never: only the budget bounds its memory"
 
 
 def _expiry(plan: Plan, pattern: int) -> str:
@@ -78,6 +78,6 @@ def _side(plan: Plan, side: Tree) -> str:
 def _waits(plan: Plan, side: Tree, other: Tree) -> str:
     """What becomes of partial solutions that wait for the other side."""
     bound = all(any(np.isfinite(plan.limits[i, late]).any() for i in leaves(side)) for late in leaves(other))
-    kept = "expire with their first member" if bound else "never expire: the budget is their only bound"
+    kept = "expire with their first member" if bound else "never expire: only the budget bounds their memory"
     last = str(plan.query.patterns[other]) if isinstance(other, int) else _side(plan, other)
-    return f"those of {_side(plan, side)} wait for {last} in a cache of their own and {kept}"
+    return f"those of {_side(plan, side)} wait for {last} in their own cache and {kept}"

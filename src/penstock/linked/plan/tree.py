@@ -1,7 +1,7 @@
-"""The shape of a plan: which patterns are joined with which, chosen by what was observed of the streams.
+"""Choose the join tree of a plan from statistics of the streams.
 
-A tree is the number of a pattern, or a pair of trees: `((0, 1), 2)` joins the first two patterns, and what
-they make with the third; `((0, 1), (2, 3))` is bushy.
+A tree is the number of a pattern, or a pair of trees: `((0, 1), 2)` joins the first two patterns, and the
+result with the third; `((0, 1), (2, 3))` is bushy.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ def checked(given: Any, query: Query) -> Tree:
         if isinstance(part, tuple | list) and len(part) == 2:
             return built(part[0]), built(part[1])
         raise PenstockError(
-            f"joins={given!r} is no plan; it is a pattern's number or a pair, such as ((0, 1), 2)."
+            f"joins={given!r} is not a plan; give a pattern's number or a pair, such as ((0, 1), 2)."
         )
 
     tree = built(given)
     if sorted(leaves(tree)) != list(range(count)):
         raise PenstockError(
-            f"joins={given!r} does not have each of the patterns 0 to {count - 1} once; they are numbered as "
-            "they are written."
+            f"joins={given!r} must contain each of the patterns 0 to {count - 1} once; they are numbered in "
+            "the order of the text."
         )
     for pair in joins(tree):
         if not _lasting(query, leaves(pair)):
             raise PenstockError(
-                f"joins={given!r}: {pair!r} has no pattern with a time, and what it makes would never expire."
+                f"joins={given!r}: {pair!r} has no pattern with a time, so its results would never expire."
             )
     return tree
 
@@ -90,10 +90,10 @@ def asked_for(query: Query, joins: Any, rates: Sequence[float] | None) -> Tree |
     if rates is None:
         return None if joins is None else checked(joins, query)
     if joins is not None:
-        raise PenstockError("Give joins or rates, not both: joins says what rates would decide.")
+        raise PenstockError("Give either joins or rates, not both.")
     if len(rates) != len(query.patterns) or not all(_is_rate(rate) for rate in rates):
         raise PenstockError(
-            f"rates={rates!r} is not allowed; it has a number from 0 up for each of the "
+            f"rates={rates!r} is not allowed; give a number of at least 0 for each of the "
             f"{len(query.patterns)} patterns."
         )
     return in_turn(query, rates)

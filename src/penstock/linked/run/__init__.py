@@ -1,1 +1,1 @@
-"""A query at work: its caches under a policy, batches in and rows out."""
+"""Run queries: their caches under a policy, batches in and rows out."""

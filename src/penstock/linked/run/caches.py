@@ -1,4 +1,4 @@
-"""The caches of a query under one policy: they know triples by their rows, which their owner holds."""
+"""The caches of a query under one policy; they refer to triples by row numbers of their owner."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class Caches:
         if room > 1 << 26:
             raise PenstockError(
                 "One triple makes more than 60 million partial solutions; narrow the context, or order the "
-                "patterns so that those that share variables follow each other."
+                "patterns so that those that share variables are next to each other."
             )
         self.scratch = new_scratch(self.plan.patterns, total, room)
 

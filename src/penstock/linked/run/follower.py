@@ -1,4 +1,4 @@
-"""Which policy a query follows: beside the real caches, small ones of a sample of triples, one per policy."""
+"""Choose the policy of a query by small caches on a sample of the triples, one per candidate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def candidates_of(policy: Policy) -> list[Policy]:
     for each in found:
         if not each.queries or each.chooses or not each.compiled:
             raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a query; take some of "
+                f"{policy.name}: {each.name} cannot be a candidate for a query; use some of "
                 f"{', '.join(CANDIDATES)}, life, clock, clock-exp, lfu, rand and fifo."
             )
     return list(found)

@@ -1,4 +1,4 @@
-"""The invariants of the caches of a query, asserted one by one; for tests and for whoever suspects a bug."""
+"""Assert the invariants of a query's caches; for tests and debugging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows prepared for the kernel: which patterns a triple matches, its keys, and the operands of conditions."""
+"""Prepare rows for the kernel: which patterns a triple matches, its keys, and operands of conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of policy: the cached tuples stay, and get the scores that the new one gives them."""
+"""Switch the policy of a running query: the cached tuples stay and get scores from the new policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole streams made ready for a query: read, coded, matched with the patterns, and the tree chosen."""
+"""Prepare whole streams for a query: read and code them, match the patterns, and choose the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solutions as rows: late conditions, and the columns of SELECT."""
+"""Convert solutions to rows: late conditions, and the columns of SELECT."""
 
 from __future__ import annotations
 

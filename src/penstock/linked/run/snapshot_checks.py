@@ -1,4 +1,4 @@
-"""Whether the arrays of a query's snapshot can be given to kernels."""
+"""Check that the arrays of a query's snapshot are safe for the kernels."""
 
 from __future__ import annotations
 

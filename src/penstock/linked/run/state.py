@@ -1,4 +1,4 @@
-"""The state of a stream query: it takes batches of triples, and can be snapshotted, restored and checked."""
+"""The state of a stream query: processes batches of triples; can be snapshotted, restored and checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHUNK = 1 << 16  # arrivals per call of the driver
 
 @dataclass(frozen=True)
 class LinkedOutput:
-    """What a batch brought: the table of rows if it was asked for, and the results of each arrival."""
+    """The output of a batch: the results per arrival and, if requested, the table of rows."""
 
     rows: pa.Table | None
     solutions: np.ndarray  # per result and pattern: the row in its stream
@@ -141,7 +141,7 @@ class LinkedState:
                 return findings
 
     def warm(self) -> LinkedState:
-        """Load or compile the kernels by processing nothing."""
+        """Load or compile the kernels by processing an empty batch."""
         nothing = Triples.none(self.config.scale)
         self.process(nothing, collect=False)
         if self.follower is not None and self.plan.patterns > 1:
@@ -167,7 +167,7 @@ class LinkedState:
             each.move(places, columns)
 
     def count_on_from(self, before: LinkedState) -> None:
-        """This state takes the place of another, whose triples it has: its counters go on from there."""
+        """Continue the counters of another state that this one replaces."""
         mine, old = self.caches.store.meta, before.caches.store.meta
         mine[EVICTED] += old[EVICTED]
         mine[[RESULTS, EXPIRED, REFUSED, STEPS]] = old[[RESULTS, EXPIRED, REFUSED, STEPS]]
@@ -213,7 +213,7 @@ class LinkedState:
         }
 
     def check_restored(self) -> None:
-        """Refuse arrays that kernels would not survive."""
+        """Reject arrays that would crash the kernels."""
         rows, columns = 0 if self.held is None else len(self.held), None
         if self.held is not None:
             check_held(self.held, self.held_mask, self.terms, self.plan.patterns)

@@ -1,4 +1,4 @@
-"""What a run of a query brought, in figures."""
+"""The statistics of a query run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What models compute per arrival, as kernels."""
+"""The kernels of models, run per arrival."""

@@ -1,4 +1,4 @@
-"""What a tuple is expected to bring (H of HEEB), from a model of the stream that it joins with.
+"""Compute the expected benefit of a tuple (H of HEEB) from a model of the stream that it joins with.
 
 A model is a kind and a few numbers; what the kind needs besides is in tables: `noise` (probabilities of the
 noise, of the steps of a walk, or of values), `places` (the values these are of), `table` (H by the distance

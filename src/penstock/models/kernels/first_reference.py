@@ -1,4 +1,4 @@
-"""What an entry of a cache is expected to bring: H of the caching problem, from its first reference alone.
+"""Compute the expected benefit of a cache entry: H of the caching problem, from its first reference alone.
 
 For independent values a first reference is a product. Where the last value decides what follows, a visit is
 a first visit and then a return or none; weighed with exp(-d / alpha) that is a product too, so first visits

@@ -1,4 +1,4 @@
-"""Models fitted to the last values of a stream while it runs, and the choice among them by BIC.
+"""Fit models to the last values of a stream while it runs, and choose among them by BIC.
 
 What `penstock.models.select` does with more care for a whole series: a stationary distribution, a linear
 trend, a random walk and AR(1) are fitted by least squares, and the one with the lowest criterion is taken.

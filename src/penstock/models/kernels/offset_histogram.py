@@ -1,4 +1,4 @@
-"""Histograms over the offset from where a stream is (section 6.2), with buckets that split and merge.
+"""Histograms over the offset from a stream's position (section 6.2), with buckets that split and merge.
 
 The first tells how often a value at an offset comes, the second how short a tuple that enters at an offset
 lives. A bucket has the number of its observations, their mean and the sum of their squared deviations, by a

@@ -1,4 +1,4 @@
-"""A mean that comes again every so many steps, with AR(1) around it: what a value is expected to bring.
+"""The expected benefit under a periodic mean with AR(1) noise around it.
 
 `means` has the mean of each step of the period, `spread` is the long-run spread of what is around it. After
 `mixed` steps the stream has forgotten where it was and only the season matters.

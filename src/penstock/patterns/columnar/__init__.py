@@ -1,1 +1,1 @@
-"""The strategy `columnar`: columns of positions per slot, searched by a kernel."""
+"""The strategy `columnar`: a kernel searches columns of positions per slot."""

@@ -1,4 +1,4 @@
-"""The events that later matches may need, as columns: they come at the end and go at the front."""
+"""The events that later matches may need, as columns: appended at the end, dropped at the front."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Held:
         return len(self.rows)
 
     def append(self, batch: Batch) -> None:
-        """The events of a batch."""
+        """Append the events of a batch."""
         if self.axes is None or not len(self):
             self.axes, self.types, self.rows = batch.axes, batch.types, batch.rows
             self.columns = dict(batch.columns)
@@ -39,9 +39,9 @@ class Held:
         self.peak = max(self.peak, len(self))
 
     def drop(self, events: int) -> None:
-        """Forget so many of the oldest events."""
+        """Drop this many of the oldest events."""
         if events and self.axes is not None:
-            # Copies: a view would keep the whole of a large batch in memory for what is left of it.
+            # Copy: a view would keep a whole large batch in memory.
             self.axes = {kind: axis[events:].copy() for kind, axis in self.axes.items()}
             self.types, self.rows = self.types[events:].copy(), self.rows[events:].copy()
             self.columns = {
@@ -50,7 +50,7 @@ class Held:
             }
 
     def dump(self) -> dict[str, Any]:
-        """The events as plain values and arrays."""
+        """Return the events as plain values and arrays."""
         return {
             "axes": self.axes,
             "types": self.types,
@@ -75,7 +75,7 @@ class Held:
         self._check_restored()
 
     def _check_restored(self) -> None:
-        """Refuse events that are not whole or not in order."""
+        """Reject events that are incomplete or out of order."""
         for numbers in (self.types, self.rows):
             sound(numbers.dtype == np.int64 and numbers.shape == (len(self),), "events are lost")
         sound((np.diff(self.rows) > 0).all() and (self.rows >= 0).all(), "rows are out of order")

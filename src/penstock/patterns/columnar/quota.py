@@ -1,4 +1,4 @@
-"""How many matches a search builds, and after how many it stops."""
+"""Limits of a search: how many matches it builds, and after how many it stops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Quota(NamedTuple):
-    """The matches that are wanted of a batch; all of them, if nothing is said.
+    """The matches wanted from a batch; by default all of them.
 
     >>> from penstock.patterns.columnar.quota import Quota
     >>> Quota.first(10)
@@ -19,7 +19,7 @@ class Quota(NamedTuple):
 
     @classmethod
     def first(cls, matches: int) -> Quota:
-        """The first matches: the one after them tells that there are more, and ends the search."""
+        """Return the quota for the first matches; one more shows that there are more, and ends the search."""
         return cls(matches, matches + 1)
 
     @property
@@ -30,7 +30,7 @@ class Quota(NamedTuple):
 
 @dataclass
 class Tally:
-    """The matches that came so far, under a quota."""
+    """The matches found so far, under a quota."""
 
     quota: Quota
     count: int = 0

@@ -1,4 +1,4 @@
-"""The attributes that RETURN asks for, of the events in memory."""
+"""Keep the attributes that RETURN names, for the events in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.states.checks import sound
 
 
 class Kept:
-    """Rows of some columns, which come with every batch and go when no match can need them."""
+    """Rows of some columns; added with every batch, dropped when no match can need them."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.names = sorted({item.what.name for item in items if isinstance(item.what, Attr)})
@@ -23,7 +23,7 @@ class Kept:
         self.rows = np.empty(0, np.int64)
 
     def check(self, events: Table) -> None:
-        """Refuse a batch that lacks a column, or whose columns do not go with those before."""
+        """Reject a batch that lacks a column, or whose columns have another type than before."""
         names = column_names(events)
         for name in self.names:
             if name not in names:
@@ -33,7 +33,7 @@ class Kept:
             try:
                 pa.unify_schemas([self.table.schema, new], promote_options="permissive")
             except pa.ArrowException as error:
-                raise ColumnError(f"RETURN: a column has another type than before ({error}).") from error
+                raise ColumnError(f"RETURN: a column has changed its type ({error}).") from error
 
     def add(self, events: Table, rows: np.ndarray, first: int) -> None:
         """The rows of a batch that matter; `first` is the number of its first row."""

@@ -1,4 +1,4 @@
-"""The searches behind the matches of a batch: one per alternative and slot that the last event fills."""
+"""Search the matches of a batch: one search per alternative and slot of the last event."""
 
 from __future__ import annotations
 
@@ -185,8 +185,8 @@ def in_result_order(positions: np.ndarray) -> np.ndarray:
     return positions[np.lexsort(keys)] if len(positions) else positions
 
 
-# Within one event the order of the result is that of the columns, which may be a bad order to search in. So
-# an event is searched in the best order first, and if it has more matches than this, in that of the columns.
+# Within one event, results are ordered by their columns, which may be a bad order to search in. So an event
+# is searched in the best order first and, if it has more matches than this, in the order of the columns.
 ONE_EVENT = 4_096
 
 

@@ -1,9 +1,9 @@
-"""Nested event patterns: a search with backtracking over the events of each slot, in stream order.
+"""The kernel that finds nested event patterns: backtracking over the events of each slot, in stream order.
 
 A pattern is a tree of blocks. The root block has the slots of a match; every negated part is a block of its
-own, left at its first hit. The slots of a block are filled in a fixed order. What the slots filled
-before it say about a slot narrows its candidates to a range of positions, found by binary search; equality
-predicates narrow them to the group of one value first.
+own, left at its first hit. The slots of a block are filled in a fixed order. The slots filled earlier narrow
+the candidates of a slot to a range of positions, found by binary search; equality predicates first narrow
+them to the group of one value.
 """
 
 from __future__ import annotations
@@ -226,11 +226,11 @@ def _enter(events, program, work, block, low, high):
 
 @jit
 def search(events, program, work, lead, room, most):
-    """All ways to fill the slots of the root, whose first is filled; negations are left at their first hit.
+    """Find all ways to fill the slots of the root, whose first is filled; leave negations at their first hit.
 
-    With `most` matches the search ends.
-    Numba's cache does not bear functions that call themselves, so a block that is being tested is remembered
-    in `frame` while its negation is searched.
+    The search ends after `most` matches.
+    Numba's cache does not support recursive functions, so a block that is being tested is stored in `frame`
+    while its negation is searched.
     """
     single = program.order_at[1] == 1
     block, step = np.int64(0), np.int64(1)

@@ -1,1 +1,1 @@
-"""From nodes to what strategies search with: slots, alternatives and tables."""
+"""Compile pattern nodes to what strategies search with: slots, alternatives and tables."""

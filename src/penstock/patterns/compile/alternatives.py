@@ -1,7 +1,7 @@
-"""A pattern without OR: every choice of branches gives an alternative, in which all slots must be filled.
+"""Expand a pattern into alternatives without OR: one per choice of branches, in which all slots are filled.
 
-Within an alternative the nesting is gone: what remains are slots, which of them come before which, and for
-each negation the slots between which it is looked for. An empty side means the interval handed down.
+An alternative has no nesting: it consists of slots, their partial order and, for each negation, the slots
+between which it is searched. An empty side stands for the inherited interval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST = 4_096
 
 @dataclass(frozen=True)
 class Absence:
-    """A negation, and the slots after and before which it is looked for."""
+    """A negation, and the slots after and before which it is searched."""
 
     negation: int
     left: frozenset[int] = frozenset()
@@ -26,13 +26,13 @@ class Absence:
 
     @property
     def inherits(self) -> bool:
-        """Whether an end of its interval is handed down."""
+        """Whether an end of its interval is inherited."""
         return not self.left or not self.right
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """Slots that are all there, in partial order."""
+    """Slots that must all be filled, in partial order."""
 
     kind: str  # of the outermost group that is not an OR
     slots: tuple[int, ...]
@@ -72,7 +72,7 @@ def alternatives(node: Node) -> list[Alternative]:
         total *= len(choice)
     if total > MOST:
         raise PatternError(
-            f"The ORs of the pattern give more than {MOST:,} combinations of branches; split it into several."
+            f"The ORs of the pattern have more than {MOST:,} combinations of branches; split the pattern."
         )
     return [_together(node, parts) for parts in product(*choices)]
 

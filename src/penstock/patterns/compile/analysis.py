@@ -1,9 +1,9 @@
-"""What a pattern means: every event a slot, every predicate with the negation and the branch it belongs to.
+"""Semantic analysis of a pattern: its slots, and the negation and branch of every predicate.
 
 - A *slot* is one event of the text. Its *scope* is the chain of negations around it, outermost first, and its
-  *branches* say which component of which OR it stands in.
+  *branches* say in which component of which OR it is.
 - A predicate belongs to the innermost negation in which it is written or of which it names a variable. All
-  of its variables must be visible from there: none may stand in a negation beside that chain.
+  of its variables must be visible from there: none may be in a negation outside that chain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.errors import PatternError, hint
 from penstock.patterns.language.nodes import Attr, Compare, Const, E, Item, Not, Part
 
 EVENT = "EVENT"
-MOST = 1_000  # events in a pattern
+MOST = 1_000  # maximum events in a pattern
 Branches = tuple[tuple[int, int], ...]  # (number of the OR, number of its component)
 
 
@@ -112,7 +112,7 @@ class Node:
 
 @dataclass
 class Analysis:
-    """A pattern that makes sense."""
+    """The result of the analysis of a valid pattern."""
 
     root: Node
     slots: list[Slot]
@@ -133,7 +133,7 @@ class Analysis:
 
 
 class _Reader:
-    """One walk over the text's tree; predicates wait until all names are known."""
+    """Walks over the syntax tree once; predicates are resolved when all names are known."""
 
     def __init__(self, part: Part) -> None:
         self.slots: list[Slot] = []
@@ -149,7 +149,7 @@ class _Reader:
                 continue
             if event.var in self.given:
                 raise PatternError(
-                    f"The variable {event.var!r} stands for several events; give each a name of its own.",
+                    f"The variable {event.var!r} is used for several events; give each its own name.",
                     event,
                     "another variable",
                 )
@@ -160,7 +160,7 @@ class _Reader:
             number = len(self.slots)
             if number >= MOST:
                 raise PatternError(
-                    f"The pattern has more than {MOST:,} events; split it into several.", part, "fewer events"
+                    f"The pattern has more than {MOST:,} events; split it.", part, "fewer events"
                 )
             self.slots.append(Slot(number, part.type, self._named(part), scope, branches))
             return Node(EVENT, number)
@@ -208,7 +208,7 @@ def _events(part: Part) -> Iterator[E]:
 
 
 def analyse(part: Part, items: tuple[Item, ...]) -> Analysis:
-    """The meaning of an expression, or an error that says why it has none."""
+    """Analyse an expression, or raise an error that says why it is invalid."""
     reader = _Reader(part)
     root = reader.walk(part, (), ())
     names = {slot.name: slot.number for slot in reader.slots}
@@ -241,8 +241,8 @@ def _resolved(
     deepest = max(chains, key=len)
     if any(deepest[: len(chain)] != chain for chain in chains):
         raise PatternError(
-            f"{compare} reaches into a negation from beside it; what a negation looks for can be compared "
-            "with the match around it and with itself, not with another negation.",
+            f"{compare} refers to a negation from outside; events of a negation can be compared with "
+            "each other and with the match around them, not with another negation.",
             compare,
             "variables of one negation and of what is around it",
         )
@@ -251,8 +251,8 @@ def _resolved(
         for which, branch in slot.branches:
             if chosen.setdefault(which, branch) != branch:
                 raise PatternError(
-                    f"{compare} names two branches of one OR, which are never there together; give each "
-                    "branch a predicate of its own.",
+                    f"{compare} names two branches of one OR, which never occur together; give each "
+                    "branch its own predicate.",
                     compare,
                     "variables of one branch",
                 )
@@ -269,7 +269,7 @@ def _check_items(items: tuple[Item, ...], names: dict[str, int], slots: list[Slo
         slot = slots[_slot_of(item.var, f"RETURN {item}", names, item)]
         if not slot.positive:
             raise PatternError(
-                f"RETURN {item}: {item.var!r} is negated, so there is no such event in a match.",
+                f"RETURN {item}: {item.var!r} is negated, so a match has no such event.",
                 item,
                 "a variable that is not negated",
             )

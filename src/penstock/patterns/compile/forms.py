@@ -1,8 +1,7 @@
-"""Parts of patterns without the names and numbers of their variables: of equal form, of equal results.
+"""Canonical forms of pattern parts, without names and numbers of variables: equal forms have equal results.
 
-Slots, ORs and negations are numbered in the order in which they stand in the part. What a predicate compares
-with outside of the part is left open; the value is for the one who asks to add. So patterns over one stream
-know a part of one in another.
+Slots, ORs and negations are numbered in their order in the part. References of predicates to the outside are
+left open; the caller adds their values. So patterns over one stream recognise common parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pattern for the eye: its plan as text, and as a graph for Graphviz."""
+"""Show a pattern: its plan as text, and its tree as a Graphviz graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def label(analysis: Analysis, node: Node) -> str:
 
 
 def explain(analysis: Analysis, span: Span, text: str) -> str:
-    """The plan: what is looked for, in which interval, and where each predicate is tested."""
+    """Return the plan: what is searched, in which interval, and where each predicate is tested."""
     kind = "positions" if span.events else "times"
     lines = [text, f"window: {span} between the first and the last event ({kind})"]
     keys = partition_attributes(analysis)

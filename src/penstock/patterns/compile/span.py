@@ -1,4 +1,4 @@
-"""The window of a pattern: how far apart in time, or in events, the first and the last event may be."""
+"""The window of a pattern: the maximum distance of the first and last event, in time or in events."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Span(Placed):
         elif isinstance(size, int | float) and not isinstance(size, bool):
             amount = size
         else:
-            raise PatternError(f"{size!r} is not a window. Write '10 minutes', a number, or so many events.")
+            raise PatternError(f"{size!r} is not a window. Write '10 minutes', a number, or '500 events'.")
         if not math.isfinite(amount) or amount < 0:
             raise PatternError(
                 f"WITHIN {size} is not allowed; a window is finite and not negative.", expected=_TIME
@@ -72,12 +72,12 @@ class Span(Placed):
         return f"{self.size} EVENTS" if self.events else str(self.size)
 
 
-# A window is a bound on a difference. `end - width` would be rounded otherwise where times are fractions, so
-# that what is in the window would depend on who asks.
+# A window bounds a difference. For fractional times `end - width` would be rounded differently, so that the
+# content of a window would depend on how it is computed.
 
 
 def first_within(axis: Sequence[Any] | np.ndarray, end: Any, width: Any, windows: int = 1) -> int:
-    """The first of ascending times that a window which ends here reaches, or so many in a row.
+    """Return the first of ascending times inside a window that ends here, or inside several in a row.
 
     >>> from penstock.patterns.compile.span import first_within
     >>> first_within([1, 4, 6, 9], 9, 3), first_within([1, 4, 6, 9], 9, 3, windows=2)
@@ -90,7 +90,7 @@ def first_within(axis: Sequence[Any] | np.ndarray, end: Any, width: Any, windows
 
 
 def first_beyond(axis: Sequence[Any], start: Any, width: Any) -> int:
-    """The first of ascending times that a window which begins here does not reach.
+    """Return the first of ascending times beyond a window that begins here.
 
     >>> from penstock.patterns.compile.span import first_beyond
     >>> first_beyond([1, 4, 6, 9], 1, 5)
@@ -100,7 +100,7 @@ def first_beyond(axis: Sequence[Any], start: Any, width: Any) -> int:
 
 
 def span_of(given: Any) -> Span:
-    """A window as given, or from a text, a number or a timedelta.
+    """Return a window as given, or from a text, a number or a timedelta.
 
     >>> from penstock.patterns.compile.span import span_of
     >>> span_of("500 events"), span_of(10)
@@ -110,7 +110,7 @@ def span_of(given: Any) -> Span:
         return given
     if given is None:
         raise PatternError(
-            "A pattern needs a window: without one its matches never end. Add WITHIN, such as WITHIN 10 "
+            "A pattern needs a window: without one its matches never expire. Add WITHIN, such as WITHIN 10 "
             "minutes or WITHIN 500 EVENTS.",
             expected="WITHIN",
         )

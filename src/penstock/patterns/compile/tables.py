@@ -1,4 +1,4 @@
-"""A pattern as the tables of whole numbers that the kernels search with."""
+"""Compile a pattern to the integer tables that the kernels search with."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Attribute columns as arrays of one kind, and the codes by which kernels compare them.
 
-Numbers, texts, truth values and timestamps are kinds of their own; a predicate compares within one kind.
-Kernels see dense whole numbers: columns that some predicate compares share one numbering, in the order of the
-values, and -1 is null, which no comparison accepts.
+The kinds are numbers, texts, booleans and timestamps; a predicate compares values of one kind. Kernels see
+dense whole numbers: columns that a predicate compares share one numbering, in the order of the values. -1 is
+null, for which every comparison is false.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {
     "date": "timestamp",
     "empty": NOTHING,
 }
-_EXACT = 2**53  # whole numbers up to here are floats without loss
+_EXACT = 2**53  # whole numbers up to here are exact as floats
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Values:
 
 
 def values_of(series: pd.Series) -> Values:
-    """A column in the form in which it is compared, or an error that says what it holds.
+    """Convert a column to the form in which it is compared, or raise an error that says what it holds.
 
     >>> import pandas as pd
     >>> from penstock.patterns.compile.values import values_of
@@ -81,7 +81,7 @@ def values_of(series: pd.Series) -> Values:
     if kind is None:
         raise ColumnError(
             f"The attribute {series.name!r} holds values that cannot be compared "
-            f"({pd.api.types.infer_dtype(series, skipna=True)}); allowed are numbers, texts, truth values "
+            f"({pd.api.types.infer_dtype(series, skipna=True)}); allowed are numbers, texts, booleans "
             "and timestamps, one kind per column."
         )
     if kind == "text":
@@ -122,9 +122,7 @@ def joined(parts: Sequence[Values], name: str) -> Values:
     """Several pieces of one column, one after the other."""
     kinds = {part.kind for part in parts if part.kind != NOTHING}
     if len(kinds) > 1:
-        raise ColumnError(
-            f"The attribute {name!r} is first a {sorted(kinds)[0]} and then a {sorted(kinds)[1]}."
-        )
+        raise ColumnError(f"The attribute {name!r} was a {sorted(kinds)[0]} and is now a {sorted(kinds)[1]}.")
     kind = kinds.pop() if kinds else NOTHING
     null = np.concatenate([part.null for part in parts])
     pieces = [
@@ -153,7 +151,7 @@ def _together(pieces: list[np.ndarray]) -> np.ndarray:
 
 
 def constant(const: Const, kind: str, text: str) -> Any:
-    """A constant in the kind of the column it is compared with, or an error."""
+    """Convert a constant to the kind of the column it is compared with, or raise an error."""
     value = const.value
     plain: Any = value
     if isinstance(value, bool):
@@ -172,7 +170,7 @@ def constant(const: Const, kind: str, text: str) -> Any:
             return _stamp(stamp, text)
     if kind not in (mine, NOTHING):
         raise ColumnError(
-            f"{text} compares a {kind} with a {mine}, which is neither true nor false; cast the column or "
+            f"{text} compares a {kind} with a {mine}, which is not possible; cast the column or "
             "change the constant."
         )
     return plain
@@ -187,13 +185,13 @@ def _stamp(value: datetime.datetime, text: str) -> int:
 
 
 def check_kinds(predicates: Sequence[Predicate], columns: Mapping[str, str]) -> None:
-    """Refuse predicates that compare columns of different kinds."""
+    """Reject predicates that compare columns of different kinds."""
     for predicate in predicates:
         kinds = {columns[side.attr] for side in predicate.sides} - {NOTHING}
         if len(kinds) > 1:
             first, second = sorted(kinds)
             raise ColumnError(
-                f"{predicate.text} compares a {first} with a {second}, which is neither true nor false; cast "
+                f"{predicate.text} compares a {first} with a {second}, which is not possible; cast "
                 "one of the columns."
             )
         for side in (predicate.left, predicate.right):

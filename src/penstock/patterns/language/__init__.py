@@ -1,1 +1,1 @@
-"""What a user writes: the text of a pattern, its nodes, and errors that show the place."""
+"""The pattern language: parser, syntax nodes, and errors with positions."""

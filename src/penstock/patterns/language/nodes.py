@@ -1,4 +1,4 @@
-"""What a user writes: events, SEQ, AND, OR, negations and comparisons, as plain frozen records."""
+"""The syntax nodes of patterns: events, SEQ, AND, OR, negations and comparisons, as frozen records."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OPERATORS = ("<", "<=", "=", "!=", ">=", ">")
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _HYPHENED = re.compile(r"[^\W\d]\w*(?:-\w+)*")
 _PART = "an event, SEQ, AND or OR"
-DEEPEST = 100  # parentheses within parentheses
+DEEPEST = 100  # maximum nesting of parentheses
 RESERVED = {"pattern", "within", "return", "as", "seq", "and", "or", "true", "false"}
 
 Value = int | float | str | bool | datetime.datetime
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes, as the language writes it.
+    """Return a text in double quotes, as the language writes it.
 
     >>> from penstock.patterns.language.nodes import quoted
     >>> print(quoted('disk "full"'))
@@ -33,10 +33,10 @@ def quoted(text: str) -> str:
 
 
 def _check_word(name: Any) -> None:
-    """Refuse what cannot be written as a variable, such as a type in quotes that has none."""
+    """Reject names that cannot be variables, such as a quoted type without a variable."""
     if not isinstance(name, str) or not _PLAIN.fullmatch(name):
         raise PatternError(
-            f"{name!r} is not a variable; give the event one, a word such as 'a' or 'last_trade'.",
+            f"{name!r} is not a variable; give the event a variable, a word such as 'a' or 'last_trade'.",
             expected="a variable",
         )
 
@@ -47,17 +47,17 @@ def _name(text: str, allowed: re.Pattern[str]) -> str:
 
 
 class Placed:
-    """What may stand in a text; the parser says where, from its first letter to behind its last."""
+    """A node that may come from text; the parser sets its position, from first to after last character."""
 
     place: ClassVar[tuple[int, int] | None] = None
-    depth: ClassVar[int] = 0  # how many parentheses of its text are within each other
+    depth: ClassVar[int] = 0  # nesting of parentheses in its text
 
 
 def _set_depth(outer: Placed, own: int, parts: tuple[Any, ...]) -> None:
     depth = own + max((part.depth for part in parts), default=0)
     if depth > DEEPEST:
         raise PatternError(
-            f"More than {DEEPEST} parts are within each other; write a flatter pattern.",
+            f"The pattern is nested more than {DEEPEST} levels deep; write a flatter pattern.",
             expected="fewer levels",
         )
     object.__setattr__(outer, "depth", depth)
@@ -89,7 +89,7 @@ class Attr(Placed):
 
 @dataclass(frozen=True)
 class Const(Placed):
-    """A number, text, truth value or timestamp in a comparison.
+    """A number, text, boolean or timestamp in a comparison.
 
     >>> from penstock.patterns.language.nodes import Const
     >>> str(Const("surgery")), str(Const(2.5))
@@ -107,18 +107,18 @@ class Const(Placed):
             object.__setattr__(self, "value", datetime.datetime(value.year, value.month, value.day))
         elif getattr(value, "nanosecond", 0):
             raise PatternError(
-                f"{value} is finer than a microsecond; compare with a coarser timestamp.",
-                expected="a timestamp of microseconds",
+                f"{value} has a finer resolution than microseconds; use a coarser timestamp.",
+                expected="a timestamp in microseconds",
             )
         elif hasattr(value, "to_pydatetime"):
             object.__setattr__(self, "value", value.to_pydatetime())
         elif not isinstance(value, int | float | str | datetime.datetime):
             raise PatternError(
-                f"{value!r} cannot be compared with an attribute; allowed are numbers, texts, truth values "
+                f"{value!r} cannot be compared with an attribute; allowed are numbers, texts, booleans "
                 "and timestamps."
             )
         elif isinstance(value, float) and not math.isfinite(value):
-            raise PatternError(f"{value!r} is not a number to compare with; give a finite one.")
+            raise PatternError(f"{value!r} cannot be compared; give a finite number.")
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -180,7 +180,7 @@ class Compare(Placed):
 
 @dataclass(frozen=True)
 class E(Placed):
-    """An event of a type, with a variable or without.
+    """An event of a type, with or without a variable.
 
     >>> from penstock.patterns import E
     >>> str(E("Recycle", "r")), str(E("disk full"))
@@ -209,7 +209,7 @@ class E(Placed):
 
 @dataclass(frozen=True)
 class Not(Placed):
-    """The absence of a part; `where` belongs to the test for it.
+    """The absence of a part; `where` holds predicates of the absent part.
 
     >>> from penstock.patterns import E, Not
     >>> str(Not(E("B", "b"), where="b.x > 3"))
@@ -222,8 +222,8 @@ class Not(Placed):
     def __post_init__(self) -> None:
         if isinstance(self.part, Not):
             raise PatternError(
-                f"!!{self.part.part} is refused: the absence of an absence. Write {self.part.part} for what "
-                "must be there, or negate a SEQ that contains the negation.",
+                f"!!{self.part.part} is not allowed: a double negation. Write {self.part.part} for what "
+                "must occur, or negate a SEQ that contains the negation.",
                 expected=_PART,
             )
         if not isinstance(self.part, E | Group):
@@ -256,7 +256,7 @@ class Group(Placed):
             raise PatternError(f"{self.op} has no events; name at least one.")
         if all(isinstance(part, Not) for part in parts):
             raise PatternError(
-                f"{self.op} has only negations; at least one of its parts must be there to be found.",
+                f"{self.op} has only negations; at least one of its parts must not be negated.",
                 expected="a part that is not negated",
             )
 
@@ -265,7 +265,7 @@ class Group(Placed):
 
 
 class Seq(Group):
-    """Parts that follow each other.
+    """Parts that occur one after the other.
 
     >>> from penstock.patterns import E, Not, Seq
     >>> print(Seq(E("A", "a"), Not(E("B")), E("C", "c"), where="a.id = c.id"))
@@ -300,8 +300,8 @@ class Or(Group):
         for part in parts:
             if isinstance(part, Not):
                 raise PatternError(
-                    f"{part} stands directly inside OR, where it is refused: an absence is found in an "
-                    "interval, and OR has none. Put it into a SEQ or AND with something that is there.",
+                    f"{part} is not allowed directly inside OR: a negation needs an interval, "
+                    "and OR has none. Put it into a SEQ or AND with a part that is not negated.",
                     part,
                     _PART,
                 )
@@ -313,7 +313,7 @@ Part = E | Not | Group
 
 @dataclass(frozen=True)
 class Item(Placed):
-    """One column of RETURN: a variable or an attribute of one, perhaps under another name.
+    """One column of RETURN: a variable or an attribute of one, optionally renamed.
 
     >>> from penstock.patterns.language.nodes import Attr, Item
     >>> print(Item(Attr("a", "price"), "paid"))
@@ -336,7 +336,7 @@ class Item(Placed):
 
     @property
     def var(self) -> str:
-        """The variable it is about."""
+        """The variable it refers to."""
         return self.what if isinstance(self.what, str) else self.what.var
 
     def __str__(self) -> str:
@@ -344,7 +344,7 @@ class Item(Placed):
 
 
 def conditions_of(given: Any) -> tuple[Compare, ...]:
-    """Comparisons from a text such as "a.x = b.x and b.y > 3", from one, or from several."""
+    """Parse comparisons from a text such as "a.x = b.x and b.y > 3", from one, or from several."""
     if isinstance(given, str):
         from penstock.patterns.language.parser import parse_conditions
 

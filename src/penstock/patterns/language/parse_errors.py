@@ -1,4 +1,4 @@
-"""What the parser says of a text that it cannot read: the place, what was found, and what was expected."""
+"""Syntax errors of patterns: the position, what was found, and what was expected."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ _SKIP = re.compile(
     r"(?:(?:skip|strict)(?:_\w+)?|contigu(?:ity|ous)|consecutive|followed|next|strategy|partition|selection)\b",
     re.IGNORECASE,
 )
-_REPEATED = re.compile(r"[\w\"')]\s*$")  # what may be repeated: a name, a text or a group
+_REPEATED = re.compile(r"[\w\"')]\s*$")  # what may be followed by a repetition: a name, a text or a group
 
 
 def no_skipping(words: str) -> PatternError | None:
-    """The error for a skip strategy, if words ask for one."""
+    """Return the error for a skip strategy, if the text asks for one."""
     if not _SKIP.match(words):
         return None
     return SkipStrategyError(
-        "There are no skip strategies: all combinations match (skip till any match). Use a negation between "
-        "two parts to forbid what may not come in between.",
+        "Skip strategies are not supported: all combinations match (skip till any match). Use a negation "
+        "between two parts to exclude events in between.",
         expected="RETURN or the end",
     )
 
 
 def refuse(error: UnexpectedInput, lark: Lark, piece: str, text: str, offset: int) -> NoReturn:
-    """The error of the parser as one of ours; `piece` is what was parsed, `offset` its place in the text."""
+    """Convert an error of the parser; `piece` is what was parsed, `offset` its position in the text."""
     token = getattr(error, "token", None)
     ended = token is not None and token.type == "$END"
     at = len(text) if ended else (error.pos_in_stream or 0) + offset
@@ -76,7 +76,7 @@ def refuse(error: UnexpectedInput, lark: Lark, piece: str, text: str, offset: in
     repeats = word[:1] in ("+", "*", "?", "{", "[") and _REPEATED.search(before)
     if repeats and wanted & {"RPAR", "WITHIN"} and not wanted & {"COMPARISON", "AS"}:
         raise KleeneError(
-            f"{message}\nRepetition (Kleene {word[0]}) is not part of the language. Write the events out, or "
+            f"{message}\nRepetition (Kleene {word[0]}) is not supported. Write the events out, or "
             "count matches."
         ) from None
     last = re.search(r"\w+\s*$", before) if "$END" in wanted else None
@@ -89,7 +89,7 @@ def refuse(error: UnexpectedInput, lark: Lark, piece: str, text: str, offset: in
             raise skipping.shown(text) from None
     if word == "!" and before.rstrip().endswith("!"):
         raise PatternError(
-            f"{message}\n!! is refused: the absence of an absence. Leave both out, or negate a SEQ that "
+            f"{message}\n!! is not allowed: a double negation. Leave both out, or negate a SEQ that "
             "contains the negation."
         ) from None
     raise PatternSyntaxError(message) from None
@@ -101,10 +101,10 @@ def _end(text: str, at: int) -> int:
 
 
 def _wanted(error: UnexpectedInput, lark: Lark, piece: str) -> set[str]:
-    """What could stand at the place of an error."""
+    """Return what could be at the position of an error."""
     if isinstance(error, UnexpectedToken):
         return set(error.accepts or error.expected or ())
-    # The lexer knows what its table allows after a state, which is more than the parser can go on with.
+    # The lexer allows everything that its table has for a state, which is more than the parser accepts.
     parser = lark.parse_interactive(piece)
     with contextlib.suppress(UnexpectedCharacters):
         parser.exhaust_lexer()

@@ -1,4 +1,4 @@
-"""From text to a pattern, with errors that show the place."""
+"""Parse the text of a pattern, with errors that show the position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GROUPS = {"SEQ": Seq, "AND": And, "OR": Or}
 
 
 class _Conditions(tuple[Compare, ...]):
-    """Several comparisons, told from parts."""
+    """Several comparisons, to distinguish them from parts."""
 
 
 @functools.cache
@@ -34,18 +34,18 @@ def _lark(start: str) -> Lark:
 
 
 def parse_pattern(text: str) -> tuple[Any, Span, tuple[Item, ...]]:
-    """The expression, the window and the RETURN items of a pattern."""
+    """Return the expression, the window and the RETURN items of a pattern."""
     return _parsed(text, "start")
 
 
 def parse_conditions(text: str) -> tuple[Compare, ...]:
-    """The comparisons of a text such as "a.x = b.x and b.y > 3", separated by `and` or commas.
+    """Parse the comparisons of a text such as "a.x = b.x and b.y > 3", separated by `and` or commas.
 
     >>> from penstock.patterns.language.parser import parse_conditions
     >>> [str(each) for each in parse_conditions("a.x = b.x = c.x, c.y > 3")]
     ['a.x = b.x', 'b.x = c.x', 'c.y > 3']
     """
-    # As the arguments of a group, so that commas may separate them.
+    # Parse them as arguments of a group, so that commas may separate them.
     _, conditions = _parsed(text, "conditions_only")
     return conditions
 
@@ -63,7 +63,7 @@ def _parsed(text: str, start: str) -> Any:
 
 
 def _pieces(text: str) -> list[tuple[str, int]]:
-    """The text cut at its commas outside quotes, with the place of each piece."""
+    """Split the text at commas outside quotes, with the position of each piece."""
     cuts, quote, at = [-1], "", 0
     while at < len(text):
         letter = text[at]
@@ -100,7 +100,7 @@ def _refuse_depth(text: str) -> None:
         depth += (letter == "(") - (letter == ")")
         if depth > DEEPEST:
             raise PatternSyntaxError(
-                pointed(text, at, f"more than {DEEPEST} parentheses within each other", "a flatter pattern")
+                pointed(text, at, f"more than {DEEPEST} nested parentheses", "a flatter pattern")
             )
 
 
@@ -122,14 +122,14 @@ def _number(text: str) -> int | float:
         return int(text)
     except ValueError:
         pass
-    number = float(text)  # the grammar lets nothing else through
+    number = float(text)  # the grammar allows only numbers here
     if number in (float("inf"), float("-inf")):
         raise PatternError(f"The number {text[:40]} is too large.", expected="a smaller number")
     return number
 
 
 def _placed(make: Any, _rule: str, children: list[Any], meta: Meta) -> Any:
-    """Call a rule of the builder; what it makes, or refuses, stands where the rule does."""
+    """Call a rule of the builder, and give its node or error the position of the rule."""
     place = None if meta.empty else (meta.start_pos, meta.end_pos)
     try:
         made = make(*children)
@@ -142,14 +142,14 @@ def _placed(make: Any, _rule: str, children: list[Any], meta: Meta) -> Any:
 
 
 def _of(token: Token) -> tuple[int, int]:
-    """The place of a token."""
+    """Return the position of a token."""
     start = token.start_pos or 0
     return start, start + len(token)
 
 
 @v_args(wrapper=_placed)
 class _Builder(Transformer[Token, Any]):
-    """The parse tree as nodes."""
+    """Convert the parse tree to nodes."""
 
     def start(self, _pattern: Token, expression: Any, *rest: Any) -> Any:
         span = next((each for each in rest if isinstance(each, Span)), None)
@@ -206,8 +206,8 @@ class _Builder(Transformer[Token, Any]):
         fine = re.search(r"\.\d{6}(\d+)", token)
         if fine and fine.group(1).strip("0"):
             raise PatternError(
-                f"{token} is finer than a microsecond; compare with a coarser timestamp.",
-                expected="a timestamp of microseconds",
+                f"{token} has a finer resolution than microseconds; use a coarser timestamp.",
+                expected="a timestamp in microseconds",
             )
         try:
             return Const(datetime.datetime.fromisoformat(str(token)))

@@ -1,7 +1,7 @@
-"""HEEB as the policy of a cache: the entry whose first reference to come is worth least goes.
+"""HEEB for caches: evicts the entry whose next reference is worth least.
 
-Where benefits keep their order from request to request (a stationary distribution, given or learnt) entries
-are in a heap. Elsewhere every entry is looked at when one must go.
+If benefits keep their order from request to request (a stationary distribution, given or learnt), entries
+are in a heap. Otherwise every entry is examined at each eviction.
 """
 
 from __future__ import annotations
@@ -80,24 +80,24 @@ from penstock.policies.heeb.state import (
 )
 
 LEARNT_TABLE = 1 << 14
-FIT_FROM = 1_024  # values that a model of numbers is fitted to
-WALK_ALPHA = 64.0  # the most for a walk that is learnt: its table is made anew with every fit
-WALK_SD = 4.0  # the most, in steps of the table
-SOLVED = 512  # steps for which first visits are solved one by one, where weights are not exponential
+FIT_FROM = 1_024  # values from which a numeric model is fitted
+WALK_ALPHA = 64.0  # maximum for a learnt walk, whose table is rebuilt with every fit
+WALK_SD = 4.0  # maximum, in steps of the table
+SOLVED = 512  # steps for which first visits are solved one by one if weights are not exponential
 
 # Counters.
 LEARNING = 0
 LAST = 1  # the last value, in multiples of the step
 NUMERIC = 2  # 1: all values so far were numbers
 DIRECT = 3  # 1: without tables
-BUCKETS = 4  # of the histogram over the offset; 0: there is none
+BUCKETS = 4  # buckets of the offset histogram; 0: no histogram
 FORM = 5
 HIGH = 6  # the largest offset of the histogram
-FITTED = 7  # the kind it is of
+FITTED = 7  # the kind of process it was fitted to
 COUNTERS = 8
 
 # Moments.
-VALUE = 0  # of the request at hand
+VALUE = 0  # of the current request
 START_ALPHA = 1
 FADING = 2
 OBSERVED = 3  # 1: alpha follows the lifetimes in the histogram
@@ -105,23 +105,23 @@ MOMENTS = 4
 
 
 class HeebCache(NamedTuple):
-    """The model of the requests, the entries, and what was asked for lately."""
+    """The model of the requests, the entries, and the recent requests."""
 
     outlook: Outlook
-    heap: Heap  # all entries; with score 0 where their order changes with time
+    heap: Heap  # all entries; with score 0 if their order changes with time
     shares: Shares
     value: np.ndarray  # per entry, the value of its key
-    at: np.ndarray  # the same as the model has it
+    at: np.ndarray  # the same in the units of the model
     since: np.ndarray  # when it entered
-    offset: np.ndarray  # and how far from where the stream was
+    offset: np.ndarray  # its distance from the stream's position at that time
     counters: np.ndarray
     moments: np.ndarray
     buckets: np.ndarray
-    values: np.ndarray  # of the requests to come
+    values: np.ndarray  # of the coming requests
     turn: np.ndarray
 
     def valued(self, values: np.ndarray) -> HeebCache:
-        """The same before requests for keys with these values; what is not a number has none."""
+        """Return the same state, with the values of the coming requests' keys (NaN if not a number)."""
         return self._replace(values=values, turn=np.zeros(1, np.int64))
 
 
@@ -135,7 +135,7 @@ def new_heeb_cache(
     form: int = NONE,
     decay: float = 1.0,
 ) -> HeebCache:
-    """An empty cache under a model (`None`: learnt) and a survival (`None`: `exp`, alpha the entries)."""
+    """Build an empty cache with a model (`None`: learnt) and a survival (`None`: `exp`, alpha = entries)."""
     chosen = survival or Survival("exp", alpha=min(float(setting.capacity), MOST_ALPHA))
     exponential = isinstance(chosen, Survival) and chosen.kind == "exp"
     ring, keys = _rings(setting, model)
@@ -194,31 +194,31 @@ def new_heeb_cache(
 
 
 def _rings(setting: CacheSetting, model: Model | None) -> tuple[int, int]:
-    """Requests to remember, and keys to know the share of."""
+    """Return how many requests to remember, and for how many keys to keep shares."""
     if isinstance(model, Stationary):
         return 1, len(model.values)
     if model is not None:
         return 1, 1
     ring = max(FIT_FROM, min(1 << 18, 1 << (8 * setting.capacity - 1).bit_length()))
-    if setting.count_bytes is not None:  # half of it for the ring and its table, 67 bytes a request
+    if setting.count_bytes is not None:  # half of it for the ring and its table, 67 bytes per request
         ring = min(ring, max(32, 1 << (max(1, setting.count_bytes // 160).bit_length() - 1)))
     return ring, 2 * ring
 
 
 def _reach(survival: AnySurvival, model: Model | None, left_out: float, name: str) -> int:
-    """How many weights are needed."""
+    """Return how many weights are needed."""
     if isinstance(model, Sequence) and not (isinstance(survival, Survival) and survival.kind == "exp"):
         return min(len(model.values), survival.reach)
     if isinstance(survival, Survival) and survival.kind == "exp":
         return max(1, math.ceil(-float(survival.alpha or 1.0) * math.log(left_out)))
     if model is None or isinstance(model, Seasonal):
-        what = "a model that is learnt" if model is None else "a season"
+        what = "a learnt model" if model is None else "a seasonal model"
         raise PolicyOptionError(f"{name}: {what} in a cache needs L='exp'.")
     solved = SOLVED if isinstance(model, RandomWalk | AR1) else 4_096
     if survival.converges and survival.reach > solved and not isinstance(model, Stationary):
         raise PolicyOptionError(
-            f"{name}: in a cache the survival may last {solved:,} steps under {type(model).__name__}; this "
-            f"one has {survival.reach:,}. Use L='exp'."
+            f"{name}: in a cache, the survival may have up to {solved:,} steps under {type(model).__name__}; "
+            f"this one has {survival.reach:,}. Use L='exp'."
         )
     return min(solved, survival.reach)
 
@@ -238,7 +238,7 @@ def _filed_score(policy, key):
 
 @jit
 def _benefit(policy, at, value):
-    """H of a key under a model of numbers; what is none is worth nothing."""
+    """Return H of a key under a numeric model; a key that is not a number is worth 0."""
     if value != value:
         return 0.0
     now, last = policy.shares.meta[SEEN] - 1, policy.counters[LAST]
@@ -271,7 +271,7 @@ def _asked(policy, cache, key):
     if policy.outlook.kind[0] == AUTO and par[LEVEL] > 0.0 and value == value:
         moved = (counters[LAST] - par[B]) / par[LEVEL]
         par[B] += moved
-        par[FROM] += moved  # the surface goes with the mean
+        par[FROM] += moved  # the surface moves with the mean
     if policy.outlook.kind[0] == FOUND:
         count(policy.shares, key, np.float64(now))
     if counters[FITTED] != NONE and value == value:
@@ -285,7 +285,7 @@ def _asked(policy, cache, key):
 
 @jit
 def _fit_is_due(policy):
-    """After 32, 64, ... requests; in the end every 1,024 or every quarter of the ring."""
+    """Whether to fit: after 32, 64, ... requests, finally every 1,024 or every quarter of the ring."""
     seen, every = policy.shares.meta[SEEN], max(FIT_FROM, policy.shares.ring_key.shape[0] // 4)
     if seen >= every:
         return seen % every == 0
@@ -294,7 +294,7 @@ def _fit_is_due(policy):
 
 @jit
 def _offset(policy, value, last, time):
-    """How far a value is from the trend of its time, or from the last value."""
+    """Return the distance of a value from the trend at its time, or from the last value."""
     if policy.outlook.kind[0] == TREND:
         return value - center(policy.outlook, 0, time)
     return value - last
@@ -302,7 +302,7 @@ def _offset(policy, value, last, time):
 
 @jit
 def _learn(policy, cache):
-    """Fit a model to the last requests, and file the entries by it."""
+    """Fit a model to the last requests and reorder the entries by it."""
     shares, outlook, counters = policy.shares, policy.outlook, policy.counters
     seen, room = shares.meta[SEEN], np.int64(shares.ring_key.shape[0])
     n = min(seen, room, np.int64(FIT_FROM))
@@ -346,7 +346,7 @@ def _learn(policy, cache):
 
 @jit
 def _step_of(values):
-    """What all values are multiples of: 1 if they are whole, a fraction of it if not."""
+    """Return the common divisor of all values: 1 if they are whole, else a fraction of 1."""
     for step in (1.0, 0.5, 0.25, 0.1, 0.05, 0.01):
         fine = True
         for i in range(values.shape[0]):
@@ -361,7 +361,7 @@ def _step_of(values):
 
 @jit
 def _coarsen(policy, values):
-    """Let a walk with large steps be one in larger units: what counts is where they are."""
+    """Scale a walk with large steps to larger units."""
     outlook = policy.outlook
     unit = np.int64(1)
     while outlook.par[0, SD] / unit > WALK_SD:
@@ -379,7 +379,7 @@ def _coarsen(policy, values):
 
 @jit
 def _bring_up(policy, values, first):
-    """Let the histogram fade and adapt, and take the noise from it; another form begins anew."""
+    """Decay and adapt the histogram and derive the noise from it; start again if the form changed."""
     counters, outlook, buckets = policy.counters, policy.outlook, policy.buckets
     kind, n = outlook.kind[0], values.shape[0]
     if kind != TREND and kind != WALK:
@@ -404,7 +404,7 @@ def _bring_up(policy, values, first):
 
 @jit
 def _refile(policy, cache):
-    """File all entries anew."""
+    """Reorder all entries."""
     heap = policy.heap
     n = heap.length[0]
     slots = heap.slot[:n].copy()

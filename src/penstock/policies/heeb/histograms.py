@@ -1,4 +1,4 @@
-"""HEEB with histograms: the form of the streams is known or guessed, their parameters are observed."""
+"""HEEB with histograms: the form of the streams is given or guessed, their parameters are observed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class HeebHist(Policy):
     form
         `"trend"` (linear, with any noise), `"walk"`, `"stationary"`, or `"auto"`: guessed from the values.
     buckets
-        Of each histogram.
+        Number of buckets of each histogram.
     decay
-        What is left of past observations after 256 arrivals.
+        Weight that past observations keep after 256 arrivals.
 
-    The offset of a value is its distance from the present trend, or from the last value of a walk. One
-    histogram over it tells how often values come there, another how long tuples live that enter there. The
-    paper counts the results of a tuple's whole lifetime. Here they are observed per step, since then every
-    arrival is an observation, not only tuples that were kept; the lifetimes then weigh the steps to come.
+    The offset of a value is its distance from the current trend, or from the last value of a walk. One
+    histogram over the offset counts how often values occur there, another how long tuples live that enter
+    there. The paper counts the results of a tuple's whole lifetime. Penstock counts them per step, so that
+    every arrival is an observation, not only the tuples that were kept; lifetimes weight the steps ahead.
 
     >>> import penstock as ps
     >>> from penstock.workloads import tower
@@ -54,11 +54,11 @@ class HeebHist(Policy):
     decay: float = 0.9
 
     name: ClassVar[str] = "heeb-hist"
-    summary: ClassVar[str] = "the lowest expected benefit by histograms of what was observed goes"
+    summary: ClassVar[str] = "evicts the lowest expected benefit, by histograms of past observations"
     wins: ClassVar[str] = (
-        "values follow a trend or a season with noise of an unknown shape, and there is time to observe it"
+        "values follow a trend or a season with noise of unknown shape, and there is time to observe it"
     )
-    loses: ClassVar[str] = "the stream is short or changes its shape: histograms have to fill, and remember"
+    loses: ClassVar[str] = "the stream is short or changes its shape: histograms fill slowly, and remember"
     cost: ClassVar[str] = Heeb.cost
     paper: ClassVar[str] = "Xie, Yang and Chen 2005, section 6.2"
     selective: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class HeebHist(Policy):
         self.require(is_number(self.decay) and 0 < self.decay <= 1, "decay", "above 0 and at most 1")
 
     def build(self, setting: Setting) -> HeebState:
-        """The state of `heeb` without models, and empty histograms."""
+        """Build the state of `heeb` without models, and empty histograms."""
         state = Heeb().build(setting)
         state.counters[BUCKETS] = self.buckets
         state.counters[FORM] = FORMS[self.form]
@@ -83,7 +83,7 @@ class HeebHist(Policy):
         return state._replace(buckets=np.zeros((2, int(self.buckets), COLUMNS)))
 
     def build_cache(self, setting: CacheSetting) -> HeebCache:
-        """No entries, and an empty histogram."""
+        """Build a cache without entries, and an empty histogram."""
         return new_heeb_cache(
             setting,
             None,
@@ -95,7 +95,7 @@ class HeebHist(Policy):
         )
 
     def check(self, state: Any, store: Store) -> None:
-        """Those of `heeb`, and buckets in order."""
+        """Assert the invariants of `heeb`, and that buckets are in order."""
         Heeb().check(state, store)
         for r in (0, 1):
             if state.counters[FITTED + r] != NONE:
@@ -103,5 +103,5 @@ class HeebHist(Policy):
                 assert (state.buckets[r, :, SEEN] >= 0).all()
 
     def bytes_beyond(self, state: Any) -> int:
-        """The values of keys that are not whole numbers."""
+        """Bytes of the values of keys that are not whole numbers."""
         return int(state.values.nbytes)

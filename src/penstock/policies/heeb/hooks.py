@@ -1,4 +1,4 @@
-"""What HEEB does when something arrives, enters and leaves, and whom it finds to be worth least."""
+"""Hooks of HEEB: what happens on arrival, entry and exit, and how the victim is found."""
 
 from __future__ import annotations
 
@@ -93,24 +93,24 @@ from penstock.policies.heeb.state import (
     Hopeless,
 )
 
-LOW_BITS = 0x7FFFFFFF  # of a time in 32 bits: one that has lost the others is too long ago to go on from
+LOW_BITS = 0x7FFFFFFF  # of a time in 32 bits; a longer time is too old to update from
 
 
 @jit
 def value_of(policy, key):
-    """The number that a key stands for."""
+    """Return the number that a key stands for."""
     return policy.values[key] if policy.values.shape[0] > 0 else np.float64(key)
 
 
 @jit
 def _time(policy, r):
-    """The present time of a stream: the tick, or the number of its last arrival."""
+    """Return the current time of a stream: the tick, or the number of its last arrival."""
     return policy.counters[TICK] if policy.counters[TICKING] != 0 else policy.seen[r] - 1
 
 
 @jit
 def _pace(policy, store, stream, r):
-    """How many steps of stream r pass in a unit of the clock of `stream`."""
+    """Return how many steps of stream r pass per unit of the clock of `stream`."""
     if store.meta[WINDOW] == ROWS:
         if policy.counters[TICKING] != 0 or policy.seen[stream] == 0:
             return 1.0
@@ -127,7 +127,7 @@ def _pace(policy, store, stream, r):
 
 @jit
 def _steps_left(store, stream, time, pace):
-    """How many steps of the other stream a tuple's window still covers."""
+    """Return how many steps of the other stream a tuple's window still covers."""
     left = np.float64(lifetime(store, stream, time)) * pace
     if store.meta[WINDOW] == LANDMARK:
         left = math.ceil(left - 1e-9) - 1.0
@@ -136,7 +136,7 @@ def _steps_left(store, stream, time, pace):
 
 @jit
 def _benefit(policy, r, at, left):
-    """H of a tuple with this value and so many steps left."""
+    """Return H of a tuple with this value and this many steps left."""
     if policy.counters[WAY] == DIRECT:
         found = added_up(policy.outlook, r, at, _time(policy, r), policy.last[r], left)
     else:
@@ -146,7 +146,7 @@ def _benefit(policy, r, at, left):
 
 @jit
 def _carried(policy, store, slot, r, at, left):
-    """H of a tuple from what it was (Corollary 3), added up anew where errors would grow."""
+    """Update H of a tuple from its last value (Corollary 3); recompute it where errors would grow."""
     now = _time(policy, r)
     since = np.int64(store.t32[slot, NODE])
     anchor = policy.counters[ANCHOR]
@@ -168,7 +168,7 @@ def _carried(policy, store, slot, r, at, left):
 
 @jit
 def _from_neighbour(policy, store, stream, r, at, left):
-    """H of a newcomer from that of the tuple whose value is nearest (Corollary 5)."""
+    """Compute H of a newcomer from that of the tuple with the nearest value (Corollary 5)."""
     outlook, now = policy.outlook, _time(policy, r)
     slope = outlook.ints[r, SLOPE]
     nearest, distance = 0, np.int64(policy.counters[ANCHOR]) + 1
@@ -240,7 +240,7 @@ def _learn(policy, store, stream):
 
 @jit
 def _offset(policy, r, value, last, time):
-    """How far a value is from where its stream is: from its trend at that time, or from its last value."""
+    """Return the distance of a value from its stream's trend at that time, or from its last value."""
     if policy.outlook.kind[r] == TREND:
         return value - center(policy.outlook, r, time)
     return value - last
@@ -248,7 +248,7 @@ def _offset(policy, r, value, last, time):
 
 @jit
 def _bring_up(policy, r, values, first):
-    """Let the histogram of a stream fade and adapt, and take the noise from it; a new form begins anew."""
+    """Decay and adapt the histogram of a stream and derive the noise; start again if the form changed."""
     counters, kind = policy.counters, policy.outlook.kind[r]
     if kind != TREND and kind != WALK:
         counters[FITTED + r] = NONE
@@ -273,7 +273,7 @@ def _bring_up(policy, r, values, first):
 
 @jit
 def _revive(policy, store):
-    """Under another model there may be hope again."""
+    """Let hopeless tuples compete again, because the model has changed."""
     for pool in range(policy.length.shape[0]):
         slot, _ = front(policy.hopeless, policy.hopeless.queue, store, pool)
         while slot != 0:
@@ -283,7 +283,7 @@ def _revive(policy, store):
 
 @jit
 def _reweigh(policy, r):
-    """Set the weights to the present alpha and rates, where they are exponential, and build the tables."""
+    """Set exponential weights to the current alpha and rates, and rebuild the tables."""
     outlook = policy.outlook
     if outlook.ints[r, EXPONENTIAL] != 0:
         alpha = policy.moments[COMMON_ALPHA]
@@ -298,7 +298,7 @@ def _reweigh(policy, r):
 
 @jit
 def _observe(policy):
-    """Let alpha follow the average lifetime of those that left, if that has changed by a tenth."""
+    """Set alpha to the average lifetime of evicted tuples, if that has changed by a tenth."""
     moments = policy.moments
     if moments[GONE] < 32.0:
         return
@@ -338,13 +338,13 @@ def _arrival(hopeless, store, slot):
 
 @filed.on(Hopeless)
 def _waits(hopeless, store, slot):
-    """Whoever competes again is no longer in the queue."""
+    """Remove tuples from the queue that compete again."""
     return store.t32[slot, PLACE] == WAITING
 
 
 @jit
 def _is_hopeless(policy, stream, at):
-    """Whether a value will surely not come any more in the other stream."""
+    """Whether a value will certainly not occur in the other stream any more."""
     r = 1 - stream
     outlook, kind, now = policy.outlook, policy.outlook.kind[r], _time(policy, r)
     if kind == TREND:
@@ -358,7 +358,7 @@ def _is_hopeless(policy, stream, at):
 
 @jit
 def _compete(policy, store, slot, pool):
-    """A tuple is among those that are looked at."""
+    """Add a tuple to the competing ones."""
     place = policy.length[pool]
     policy.members[pool, place] = slot
     store.t32[slot, PLACE] = place
@@ -368,7 +368,7 @@ def _compete(policy, store, slot, pool):
 
 @jit
 def _withdraw(policy, store, slot, pool, state):
-    """A tuple is so no longer; its place says why."""
+    """Remove a tuple from the competing ones; its place stores the reason."""
     place, end = store.t32[slot, PLACE], policy.length[pool] - 1
     moved = policy.members[pool, end]
     policy.members[pool, place] = moved
@@ -441,7 +441,7 @@ def _newcomer(policy, store, stream, entry):
     left = _steps_left(store, stream, store.entering[0], _pace(policy, store, stream, r))
     way, head = policy.counters[WAY], store.k32[entry, HEAD + stream]
     if way in (TIMED, VALUED) and head != 0 and left >= last_step(policy.outlook, r, at, _time(policy, r)):
-        return _carried(policy, store, head, r, at, left)  # the same to the last bit as that of its key
+        return _carried(policy, store, head, r, at, left)  # bit for bit equal to that of its key
     if way == VALUED:
         return _from_neighbour(policy, store, stream, r, at, left)
     return _benefit(policy, r, at, left)

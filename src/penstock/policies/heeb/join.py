@@ -1,4 +1,4 @@
-"""HEEB: the tuple with the lowest estimated expected benefit goes, by a model of the stream it waits for."""
+"""HEEB: evicts the tuple with the lowest expected benefit under a model of the stream it waits for."""
 
 from __future__ import annotations
 
@@ -78,33 +78,33 @@ from penstock.policies.heeb.state import (
 
 @dataclass(frozen=True)
 class Heeb(Policy):
-    """Evict the tuple with the lowest `H_x`: expected matches, each weighed by the chance to live to see it.
+    """Evict the tuple with the lowest `H_x`: expected matches, weighted by the chance to survive until then.
 
-    In a cache, where a tuple that went can be fetched again, only its next request counts (section 5.1).
+    In a cache, where an evicted tuple can be fetched again, only its next request counts (section 5.1).
 
     Parameters
     ----------
     left, right
-        The models of the streams; a left tuple is scored by that of the right stream. `None` fits one of
-        the usual models to the first arrivals and again as the stream moves.
+        The models of the streams; a left tuple is scored by the model of the right stream. `None` fits one
+        of the usual models to the first arrivals, and again as the stream moves.
     model
-        Of both streams, or of the requests of a cache.
+        The model of both streams, or of the requests of a cache.
     alpha
-        Of the survival `exp`: a number of steps, or `"auto"` to follow the average lifetime of tuples in
-        memory as it is observed; in a cache, the number of its entries (both up to 512 steps).
+        Parameter of the survival `exp`: a number of steps, or `"auto"` to follow the observed average
+        lifetime of tuples in memory; in a cache, the number of its entries (both up to 512 steps).
     lifetime
         An average lifetime to take alpha from, instead of `alpha`.
     L
-        The survival: `"exp"`, `"fixed"` (with `steps`), or a function of one's own. `"inf"` and `"inv"` are
-        for caching; in a join they let the benefit grow without end.
+        The survival function: `"exp"`, `"fixed"` (with `steps`), or your own function. `"inf"` and `"inv"`
+        are for caching only; in a join the benefit would grow without bound.
     steps
-        Of the survival `fixed`.
+        Number of steps of the survival `fixed`.
     way
-        How it is computed: `"direct"`, `"time"` (from the step before), `"value"` (newcomers from their
-        neighbours), `"table"` (beforehand), or `"auto"`, the fastest that applies.
+        How the benefit is computed: `"direct"`, `"time"` (from the step before), `"value"` (newcomers from
+        their neighbours), `"table"` (in advance), or `"auto"`, the fastest that applies.
 
-    Time is the tick in tick steps and otherwise the number of the arrival in its stream. Where the streams
-    have different rates, a step lasts as long as one arrival of each does on average.
+    Time counts ticks in tick steps, and otherwise the arrivals of each stream. If the streams have different
+    rates, a step lasts as long as one arrival of each takes on average.
 
     >>> import penstock as ps
     >>> noise = ps.models.BoundedUniform(2)
@@ -129,12 +129,12 @@ class Heeb(Policy):
     model: Model | None = None
 
     name: ClassVar[str] = "heeb"
-    summary: ClassVar[str] = "the lowest expected benefit under a model of the other stream goes"
+    summary: ClassVar[str] = "evicts the lowest expected benefit under a model of the other stream"
     wins: ClassVar[str] = (
-        "values follow a trend, a walk or a season: the model says when a value can come again, and "
-        "nobody else can know that"
+        "values follow a trend, a walk or a season: the model predicts when a value can occur again, which "
+        "no other policy can"
     )
-    loses: ClassVar[str] = "no model fits; and it is slow where many values can still match"
+    loses: ClassVar[str] = "no model fits; also, it is slow if many values can still match"
     cost: ClassVar[str] = "O(keys that can still match) per eviction, nothing per match"
     paper: ClassVar[str] = "Xie, Yang and Chen 2005, sections 5.3 and 6.1"
     selective: ClassVar[bool] = True
@@ -146,7 +146,7 @@ class Heeb(Policy):
     def __post_init__(self) -> None:
         if self.model is not None:
             alone = self.left in (None, self.model) and self.right in (None, self.model)
-            self.require(alone, "model", "left out where left and right are given")
+            self.require(alone, "model", "left out if left and right are given")
             object.__setattr__(self, "left", self.model)
             object.__setattr__(self, "right", self.model)
         for side in ("left", "right"):
@@ -164,7 +164,7 @@ class Heeb(Policy):
         if self.lifetime is not None:
             fine = is_number(self.lifetime) and 1 < self.lifetime <= 20_000
             self.require(fine, "lifetime", "an average number of steps above 1, up to 20,000")
-            self.require(self.alpha == "auto", "alpha", "left out where a lifetime is given")
+            self.require(self.alpha == "auto", "alpha", "left out if a lifetime is given")
         if isinstance(self.L, str):
             if self.L not in KINDS:
                 raise PolicyOptionError(f"{self.name}: L={self.L!r} is not known{hint(self.L, KINDS)}")
@@ -182,22 +182,22 @@ class Heeb(Policy):
             self._check_way()
 
     def check_joins(self) -> None:
-        """`inf` and `inv` do not fade: of a join they make an endless sum."""
+        """Reject `inf` and `inv`: they do not decay, so the sum of a join would not end."""
         kind = self.L if isinstance(self.L, str) else getattr(self.L, "kind", "exp")
         if kind in ("inf", "inv"):
             raise PolicyOptionError(
-                f"{self.name}: L={kind!r} is for caching; in a join benefits would grow without end. "
+                f"{self.name}: L={kind!r} is for caching; in a join, benefits would grow without bound. "
                 "Use 'exp' or 'fixed'."
             )
 
     def _check_way(self) -> None:
-        """Carrying a benefit on from step to step, or from value to value, needs `exp` and a trend."""
+        """Reject `time` and `value` without `exp` and the models they need."""
         kinds = (LinearTrend, Stationary) if self.way == "time" else LinearTrend
         fine = all(isinstance(model, kinds) for model in (self.left, self.right))
         if not fine or not self._exponential or (self.alpha == "auto" and self.lifetime is None):
             raise PolicyOptionError(
                 f"{self.name}: way={self.way!r} needs given models of independent streams (for 'value': "
-                "of trends), L='exp' and a given alpha; leave it out to have the fastest way chosen."
+                "of trends), L='exp' and a given alpha; leave it out to use the fastest way."
             )
 
     @property
@@ -210,11 +210,11 @@ class Heeb(Policy):
 
     @property
     def needs_whole_stream(self) -> bool:
-        """A given model that goes by time or by the last value does; what is learnt is learnt of a part."""
+        """True for a given model that depends on time or the last value; a learnt one can see a part."""
         return any(m is not None and not isinstance(m, Stationary) for m in (self.left, self.right))
 
     def build(self, setting: Setting) -> HeebState:
-        """Models as tables, and an empty memory."""
+        """Encode the models as tables, and build an empty memory."""
         values, numeric = values_of(setting)
         shares = _shares(self, setting)
         learnt = self.left is None or self.right is None
@@ -263,9 +263,9 @@ class Heeb(Policy):
         )
 
     def build_cache(self, setting: CacheSetting) -> HeebCache:
-        """The model of the requests as tables, and no entries."""
+        """Encode the model of the requests as tables, without entries."""
         if self.way in ("time", "value"):
-            raise PolicyOptionError(f"{self.name}: way={self.way!r} is for joins; a cache has others.")
+            raise PolicyOptionError(f"{self.name}: way={self.way!r} is for joins; leave it out for a cache.")
         if self.left is not None and self.right is not None and self.model is None:
             raise PolicyOptionError(f"{self.name}: a cache has one stream of requests; give model=.")
         survival = None
@@ -276,7 +276,7 @@ class Heeb(Policy):
         return new_heeb_cache(setting, model, survival, self.name, self.way == "direct")
 
     def _alphas(self, setting: Setting, stretch: tuple[float, float]) -> tuple[list[float], int]:
-        """The alpha of each stream in its own steps, and how many weights are needed."""
+        """Return the alpha of each stream in its own steps, and how many weights are needed."""
         survival = self.L
         if self._observes:
             start = min(MOST_ALPHA, max(2.0, setting.total / 2.0))
@@ -295,7 +295,7 @@ class Heeb(Policy):
         return [alpha * s for s in stretch], math.ceil(survival.reach * max(stretch))
 
     def _weigh(self, outlook: Outlook, r: int, alpha: float, stretch: float) -> None:
-        """The weights of the steps of a stream."""
+        """Return the weights of the steps of a stream."""
         learnt = self.left is None or self.right is None
         if self._exponential:
             left_out = LEARNT_LEFT_OUT if learnt else (1e-6 if self._observes else LEFT_OUT)
@@ -308,10 +308,10 @@ class Heeb(Policy):
         sum_weights(outlook, r, False)
 
     def _way(self) -> int:
-        """The way that is asked for, or the fastest that applies."""
+        """Return the requested way, or the fastest that applies."""
         if self.way != "auto":
             return {"direct": DIRECT, "time": TIMED, "value": VALUED, "table": TABLED}[self.way]
-        # A trend that is not whole has no table: its benefits are carried on from step to step.
+        # A trend that is not whole has no table: its benefits are updated from step to step.
         uneven = any(isinstance(m, LinearTrend) and not is_whole(m) for m in (self.left, self.right))
         independent = all(m is not None and m.independent for m in (self.left, self.right))
         sequences = any(isinstance(m, Sequence) for m in (self.left, self.right))
@@ -319,7 +319,7 @@ class Heeb(Policy):
         return TIMED if carried else TABLED
 
     def check(self, state: Any, store: Store) -> None:
-        """Every member knows its place, and the oldest of every key competes or is without hope."""
+        """Assert that members know their places, and that the oldest of a key competes or is hopeless."""
         for pool in range(len(state.length)):
             assert state.length[pool] <= store.pools[pool, P_LIVE]
             for place in range(state.length[pool]):
@@ -336,12 +336,12 @@ class Heeb(Policy):
                 assert place >= 0 or slot in waiting, "a tuple is lost"
 
     def bytes_beyond(self, state: Any) -> int:
-        """The values of keys that are not whole numbers."""
+        """Bytes of the values of keys that are not whole numbers."""
         return int(state.values.nbytes)
 
 
 def _shares(policy: Heeb, setting: Setting) -> tuple[float, float]:
-    """How many arrivals of each stream a step has: 1 and 1 where the rates are equal or not known."""
+    """Return the arrivals of each stream per step: 1 and 1 if the rates are equal or unknown."""
     learnt = policy.left is None or policy.right is None
     if setting.rates is None or learnt or min(setting.rates) <= 0:
         return 1.0, 1.0

@@ -1,4 +1,4 @@
-"""The state of HEEB: the models of the streams as tables, the tuples that compete, and what has come."""
+"""The state of HEEB: models as tables, the competing tuples, and statistics of the streams."""
 
 from __future__ import annotations
 
@@ -43,43 +43,43 @@ from penstock.policies.base import Setting
 
 WAYS = ("auto", "direct", "time", "value", "table")
 
-MOST_DEEP = 1 << 21  # entries of a table with a row per step left
+MOST_DEEP = 1 << 21  # maximum entries of a table with a row per remaining step
 MOST_TABLE = 1 << 20
-GRID_POINTS = 97  # a side, of the surface of AR(1)
-MOST_ALPHA = 512.0  # where it is observed
-LEARNT_LEFT_OUT = 1e-4  # weights that a model learnt on the way leaves out
-OBSERVE = 512  # arrivals between two looks at the average lifetime
+GRID_POINTS = 97  # per side, of the surface of AR(1)
+MOST_ALPHA = 512.0  # maximum of an observed alpha
+LEARNT_LEFT_OUT = 1e-4  # sum of the weights that a learnt model ignores
+OBSERVE = 512  # arrivals between two updates of the average lifetime
 HISTORY = 1_024  # values of a stream that a model is learnt from
 
 # Counters.
 TICKING = 0  # 1: time counts ticks, 0: the arrivals of each stream
-TICK = 1  # the present tick
+TICK = 1  # the current tick
 WAY = 2
 LEARNING = 3  # +stream: 1 if its model is learnt
 OBSERVING = 5  # 1: alpha follows the average lifetime
 NUMERIC = 6  # 1: keys are numbers
-ANCHOR = 7  # steps after which a benefit that was carried on is added up anew
+ANCHOR = 7  # steps after which an updated benefit is recomputed
 ALL = 8  # 1: all tuples compete, not only the oldest of a key
-BUCKETS = 9  # of the histograms over the offset; 0: there are none
-FORM = 10  # the kind of process where it is known
+BUCKETS = 9  # buckets of the offset histograms; 0: no histograms
+FORM = 10  # the kind of process, if known
 HIGH = 11  # +stream: the largest offset of its histogram
-FITTED = 13  # +stream: the kind its histogram is of
+FITTED = 13  # +stream: the kind of process of its histogram
 COUNTERS = 15
 
 DIRECT, TIMED, VALUED, TABLED = 1, 2, 3, 4
 
-# Instead of the place of a tuple among those that compete.
-APART = -1  # an older tuple of its key does
-WAITING = -2  # it is without hope
+# Stored instead of the place of a tuple among the competing ones.
+APART = -1  # an older tuple of its key competes
+WAITING = -2  # the tuple is hopeless
 
 # Moments.
 BEGAN = 0  # the time of the first arrival
 NOW = 1
-LIVED = 2  # steps that tuples spent in memory, since the last look
+LIVED = 2  # steps that tuples spent in memory since the last update
 GONE = 3  # how many of them left
-STARTED = 4  # 1 once there was an arrival
+STARTED = 4  # 1 after the first arrival
 COMMON_ALPHA = 5
-FADING = 6  # what is left of the observations of the histograms from one fit to the next
+FADING = 6  # weight that observations of the histograms keep from one fit to the next
 MOMENTS = 7
 
 
@@ -90,31 +90,31 @@ class Hopeless(NamedTuple):
 
 
 class HeebState(NamedTuple):
-    """The models, the tuples that compete, and what has come of the streams.
+    """The models, the competing tuples, and statistics of the streams.
 
-    Tuples of one key and stream have the same prospects but for their windows, so only the oldest of them
-    competes (all do where late arrivals make the oldest another than the first). Those that a trend has
-    passed are worth nothing for ever: they wait in a queue and are not looked at again.
+    Tuples of one key and stream have the same prospects except for their windows, so only the oldest of them
+    competes (all do if late arrivals make another tuple than the first the oldest). Tuples that a trend has
+    passed are worth 0 for ever: they wait in a queue and are not examined again.
     """
 
     outlook: Outlook
     hopeless: Hopeless
-    members: np.ndarray  # the competing tuples of each pool, without order
+    members: np.ndarray  # the competing tuples of each pool, unordered
     length: np.ndarray
     seen: np.ndarray  # arrivals of each stream
     last: np.ndarray  # the last value of each, as multiples of its step
-    rate: np.ndarray  # arrivals per unit of time where known, 0 elsewhere
-    factor: np.ndarray  # how many arrivals of a stream a tick has, in relation
-    stretch: np.ndarray  # how many of its own steps a stream makes in a common step
+    rate: np.ndarray  # arrivals per unit of time, 0 if unknown
+    factor: np.ndarray  # relative number of arrivals of a stream per tick
+    stretch: np.ndarray  # number of its own steps that a stream makes per common step
     counters: np.ndarray
     moments: np.ndarray
     history: np.ndarray
-    values: np.ndarray  # of the codes of keys; empty: a code is its value
+    values: np.ndarray  # of the key codes; empty: a code is its value
     buckets: np.ndarray  # stream, bucket
 
 
 class Sizes:
-    """How large the tables of the models must be."""
+    """The sizes that the tables of the models need."""
 
     def __init__(self, reach: int) -> None:
         self.width = self.places = self.spots = self.table = self.deep = self.history = 0
@@ -156,7 +156,7 @@ class Sizes:
                 self.deep = max(self.deep, width * self.reach)
 
     def need_to_learn(self, room: int | None) -> None:
-        """Within the memory for counts where that is limited: history, shares, weights and table."""
+        """Make room for a learnt model, within the memory for counts if that is limited."""
         if room is None:
             self.history, places, table = HISTORY, HISTORY, 4_096
         else:
@@ -168,19 +168,19 @@ class Sizes:
 
 
 def is_whole(model: LinearTrend) -> bool:
-    """Whether the tuples at one distance from a trend see the same future."""
+    """Whether all tuples at one distance from a trend have the same future."""
     return bool(model.slope != 0 and float(model.slope / model.step).is_integer())
 
 
 def _sd(model: RandomWalk) -> float:
-    """The spread of the rounded steps, in multiples of the model's step."""
+    """Return the spread of the rounded steps, in multiples of the model's step."""
     low, steps = model.steps
     numbers = np.arange(low, low + len(steps))
     return math.sqrt(float((numbers - numbers @ steps) ** 2 @ steps))
 
 
 def values_of(setting: Setting) -> tuple[np.ndarray, bool]:
-    """The number of each key code (empty: the code itself), and whether keys are numbers at all."""
+    """Return the number of each key code (empty: the code itself), and whether keys are numbers at all."""
     if setting.labels is None:
         return np.zeros(0), True
     labels = setting.labels
@@ -190,7 +190,7 @@ def values_of(setting: Setting) -> tuple[np.ndarray, bool]:
 
 
 def encode(outlook: Outlook, r: int, model: Model | None, setting: Setting | None) -> int:
-    """Write a model into the tables; the value, in steps, that it starts from."""
+    """Write a model into the tables; return the value, in steps, that it starts from."""
     ints, par = outlook.ints[r], outlook.par[r]
     par[STEP] = 1.0
     if isinstance(model, Sequence):
@@ -239,7 +239,7 @@ def encode(outlook: Outlook, r: int, model: Model | None, setting: Setting | Non
 
 
 def _numbered(model: Stationary, setting: Setting | None) -> tuple[np.ndarray, np.ndarray]:
-    """The values of a distribution as numbers, in order; keys that are not numbers as their codes."""
+    """Return the values of a distribution as ordered numbers; keys that are not numbers as their codes."""
     known: Any = model.values
     if setting is not None and setting.labels is not None and setting.labels.dtype.kind not in "iuf":
         codes = {label: code for code, label in enumerate(setting.labels.tolist())}

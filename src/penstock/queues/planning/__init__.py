@@ -1,1 +1,1 @@
-"""Which items to write and read: the algorithms of the paper, their costs, and their simulation."""
+"""Decide which items to write and read: the algorithms of the paper, their costs, and their simulation."""

@@ -30,7 +30,7 @@ def poisson(ticks: int, memory: int, seed: int = 0) -> np.ndarray:
 
 
 def bursts(ticks: int, memory: int, seed: int = 0) -> np.ndarray:
-    """Self-similar bursts: on and off for times with a heavy tail (Pareto 1.4), in the mean 0.9 a tick.
+    """Self-similar bursts: on and off periods with a heavy tail (Pareto 1.4); 0.9 per tick on average.
 
     >>> from penstock.queues.planning import arrivals
     >>> int(arrivals.bursts(1_000, memory=4).max()) > 1
@@ -51,10 +51,10 @@ def bursts(ticks: int, memory: int, seed: int = 0) -> np.ndarray:
 
 
 def half_adversary(memory: int, rounds: int = 1) -> np.ndarray:
-    """Theorem 2.2 against HALF: one tuple too many, and after the large read one too many once more.
+    """Theorem 2.2 against HALF: one tuple too many, and after the large read again one too many.
 
-    HALF writes M/2 where one would do. When it has read them back, memory is as full as a burst needs it: the
-    burst costs HALF a second write and read, and an optimum that wrote one tuple nothing more.
+    HALF writes M/2 where one tuple would be enough. When it has read them back, memory is so full that the
+    next burst costs HALF a second write and read, and an optimum that wrote one tuple nothing more.
 
     >>> from penstock.queues import optimum, simulate
 
@@ -71,7 +71,7 @@ def half_adversary(memory: int, rounds: int = 1) -> np.ndarray:
 
 
 def round_robin_adversary(memory: int, queues: int, rounds: int = 1) -> np.ndarray:
-    """Theorem 4.3: one queue grows to 2M, and when much of it has been read, all queues get M/n at once.
+    """Theorem 4.3: one queue grows to 2M; when much of it has been read, all queues get M/n at once.
 
     >>> from penstock.queues.planning import arrivals
     >>> arrivals.round_robin_adversary(memory=16, queues=4).shape[1]
@@ -88,7 +88,7 @@ def round_robin_adversary(memory: int, queues: int, rounds: int = 1) -> np.ndarr
 
 
 def adversary(memory: int, ticks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Theorem 4.4: two queues, and a consumer, that no acyclic algorithm without foresight survives.
+    """Theorem 4.4: two queues and a consumer that defeat every acyclic online algorithm.
 
     Queue 1 grows to 2M and is consumed until it has been read from disk; then queue 2 keeps M - 1 tuples, and
     only it is consumed.
@@ -123,7 +123,7 @@ _NAMED: dict[str, Callable[[int, int, int], np.ndarray]] = {
 
 
 def names() -> list[str]:
-    """The patterns of one queue that have a name.
+    """Return the names of the patterns for one queue.
 
     >>> from penstock.queues.planning import arrivals
     >>> arrivals.names()
@@ -133,7 +133,7 @@ def names() -> list[str]:
 
 
 def pattern(name: str, ticks: int, memory: int, seed: int = 0) -> np.ndarray:
-    """The arrivals of a named pattern.
+    """Return the arrivals of a named pattern.
 
     >>> from penstock.queues.planning import arrivals
     >>> arrivals.pattern("steady", 4, memory=2).tolist()
@@ -143,6 +143,6 @@ def pattern(name: str, ticks: int, memory: int, seed: int = 0) -> np.ndarray:
         raise PenstockError(f"There is no pattern {name!r}{hint(name, _NAMED)}")
     if ticks < 1 or memory < 2:
         raise PenstockError(
-            f"A pattern takes ticks from 1 and memory from 2 up; {ticks}, {memory} were given."
+            f"A pattern needs at least 1 tick and a memory of at least 2; {ticks}, {memory} were given."
         )
     return _NAMED[name](ticks, memory, seed)

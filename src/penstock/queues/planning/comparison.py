@@ -1,4 +1,4 @@
-"""Planners side by side on one pattern of arrivals: cost, ratio to the optimum, disk traffic, and a plot."""
+"""Compare planners on one pattern of arrivals: cost, ratio to the optimum, disk traffic, and a plot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.queues.planning.simulation import Simulation, arrivals_of, order_o
 
 @dataclass(frozen=True)
 class Comparison:
-    """What planners did with the same arrivals. `best` is the optimum if `exact`, else a bound from below."""
+    """The runs of planners on the same arrivals. `best` is the optimum if `exact`, else a lower bound."""
 
     memory: int
     arrivals: np.ndarray
@@ -29,11 +29,11 @@ class Comparison:
     exact: bool
 
     def ratio(self, name: str) -> float | None:
-        """Cost over the optimum, or over the bound from below; None without a cost to compare with."""
+        """Return cost over the optimum or the lower bound; None if there is no cost to compare with."""
         return self.costs[name] / self.best if self.best else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per planner, for tables and JSON."""
+        """Return one row per planner, for tables and JSON."""
         return [
             {
                 "planner": name,
@@ -50,7 +50,7 @@ class Comparison:
         ]
 
     def plot(self, path: str | Path) -> None:
-        """Accesses over time, one line per planner, and the waiting tuples above."""
+        """Plot accesses over time, one line per planner, and the waiting tuples above."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -100,7 +100,7 @@ def compare(
     consume: Any = "round-robin",
     limit: int = 100_000,
 ) -> Comparison:
-    """Run planners on the same arrivals, and find the optimum where that is small enough.
+    """Run planners on the same arrivals, and find the optimum if the problem is small enough.
 
     >>> from penstock.queues import compare
     >>> found = compare([3, 0, 3, 3, 0, 0, 3, 3, 1, 1], ["half", "half-late"], memory=6)

@@ -1,4 +1,4 @@
-"""What disk accesses cost: one each, or a start plus the transfer."""
+"""Cost models of disk accesses: one each, or a start-up cost plus the transfer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 
 @dataclass(frozen=True)
 class UnitCost:
-    """Every read or write of tuples that lie together costs 1.
+    """Every read or write of adjacent tuples costs 1.
 
     >>> from penstock.queues import UnitCost
     >>> UnitCost().of(accesses=3, moved=500)
@@ -18,13 +18,13 @@ class UnitCost:
     """
 
     def of(self, accesses: int, moved: int) -> float:
-        """The cost of so many accesses that moved so much."""
+        """Return the cost of a number of accesses that moved a number of tuples."""
         return float(accesses)
 
 
 @dataclass(frozen=True)
 class ExtendedCost:
-    """An access to t tuples costs c0 + c1 t; T = c0 / c1 is where both parts are equal.
+    """An access to t tuples costs c0 + c1 t; both parts are equal at T = c0 / c1.
 
     >>> from penstock.queues import ExtendedCost
     >>> cost = ExtendedCost(c0=4, c1=1)
@@ -41,7 +41,7 @@ class ExtendedCost:
                 raise PenstockError(f"{name} takes a number above 0; {value!r} was given.")
 
     def of(self, accesses: int, moved: int) -> float:
-        """The cost of so many accesses that moved so much."""
+        """Return the cost of a number of accesses that moved a number of tuples."""
         return float(self.c0 * accesses + self.c1 * moved)
 
     @property

@@ -1,9 +1,9 @@
-"""What queues in bounded memory write and read: the decisions of the planners, and their simulation.
+"""The decisions of the planners: what queues in bounded memory write and read; and their simulation.
 
-A queue is a row of runs, oldest first, that lie in memory and on disk by turns. `before` says how much of the
-newest in memory has to be written before something of a size enters, `reading` how much is read once the
-front is on disk. They see sizes only: the simulation calls them with tuples of size 1, and a queue of real
-items with bytes, cutting at the next item. So there is one text for both.
+A queue is a sequence of runs, oldest first, alternately in memory and on disk. `before` decides how much of
+the newest items in memory to write before an item enters, `reading` how much to read once the front is on
+disk. They see sizes only: the simulation calls them with tuples of size 1, and a queue of real items with
+bytes, cutting at the next item. So both share one implementation.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ COUNTS = 8
 
 @jit
 def before(kind, memory, share, block, size, reads, head, tail, disk, whole, most):
-    """How much of the newest to write before `size` enters (0: nothing), and if of the fullest queue.
+    """Return how much of the newest to write before `size` enters, and whether from the fullest queue.
 
-    `head` is in memory at the front of the queue, `tail` in memory behind all that is on disk, `whole` all
-    that is in memory, `most` the part of the fullest queue. `reads`: what enters comes from the disk.
+    `head` is in memory at the front of the queue, `tail` in memory behind everything on disk, `whole` all of
+    the memory in use, `most` the part of the fullest queue. `reads`: the entering items come from disk.
     """
     if kind == HALF:
         if reads:
@@ -64,7 +64,7 @@ def before(kind, memory, share, block, size, reads, head, tail, disk, whole, mos
 
 @jit
 def protected(kind, memory, share, block):
-    """How much of the oldest of a queue is never written."""
+    """Return how much of the oldest items of a queue is never written."""
     if kind == HALF or kind == HALF_LATE:
         return memory // 2
     return block if kind == GREEDY else share
@@ -72,7 +72,7 @@ def protected(kind, memory, share, block):
 
 @jit
 def reading(kind, memory, share, block):
-    """How much is read at once, if that much lies together."""
+    """Return how much is read at once, if that much is adjacent."""
     if kind == HALF or kind == HALF_LATE:
         return memory // 2
     return block if kind == GREEDY else share
@@ -80,7 +80,7 @@ def reading(kind, memory, share, block):
 
 @jit
 def on_demand(kind):
-    """Whether a read waits until somebody asks for the item; the others read as soon as a head is empty."""
+    """Whether a read waits until the item is requested; others read as soon as a head is empty."""
     return kind == GREEDY
 
 
@@ -315,9 +315,9 @@ def simulate(kind, memory, share, block, split, arrivals, order, counts, costs):
 
 @jit
 def simulate_paging(memory, page, arrivals, order, counts):
-    """LRU paging of the same queues: the page that was used longest ago goes, and comes back if needed.
+    """Simulate LRU paging of the same queues: the least recently used page is evicted, and read when needed.
 
-    The paper's reason why buffer managers fail here: of a queue, that page is among the next to be consumed.
+    This is the paper's reason why buffer managers fail here: that page of a queue is consumed next.
     """
     ticks, queues = arrivals.shape
     longest = np.int64(0)

@@ -1,10 +1,10 @@
-"""The offline optimum: the least cost of any algorithm that knows the arrivals, found by search.
+"""The offline optimum: the minimum cost of any algorithm that knows the arrivals, found by search.
 
-The search goes over what lies on disk at each event, cheapest first, so that it ends at the optimum. Two
-things keep it small without losing it. A write can wait until memory is full, and a read until its first
-tuple is consumed: what waits can only become smaller. And what comes back is always a run at the front of
-its queue. It is meant for small cases, tens of tuples and a memory of a few; a limit stops it with an error
-beyond that. For longer runs `least_accesses` is a bound from below.
+The search covers what is on disk at each event, cheapest first, so it ends at the optimum. Two facts keep it
+small without losing the optimum. A write can wait until memory is full, and a read until its first tuple is
+consumed: waiting can only make them smaller. And a read always returns a run at the front of its queue. It
+is meant for small cases, tens of tuples and a memory of a few; beyond a limit it raises an error. For longer
+runs, `least_accesses` is a lower bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def optimum(
     consume: Any = "round-robin",
     limit: int = 500_000,
 ) -> float:
-    """The least cost of keeping the arrivals: tuples move, memory is never exceeded, all is consumed.
+    """Return the minimum cost of queueing the arrivals without exceeding memory until all are consumed.
 
     >>> from penstock.queues import optimum
     >>> optimum([3, 0, 3, 3, 0, 0, 3, 3, 1, 1], memory=6)
@@ -55,8 +55,8 @@ def optimum(
             return cost
         if len(best) > limit:
             raise PenstockError(
-                f"The optimum of {int(counted.sum())} tuples in a memory of {memory} takes more than "
-                f"{limit:,} states. Give a shorter run or a smaller memory, or use least_accesses()."
+                f"The optimum of {int(counted.sum())} tuples in a memory of {memory} needs more than "
+                f"{limit:,} states. Use a shorter run or a smaller memory, or least_accesses()."
             )
         for extra, following in _moves(events[at], at, disks, sizes, memory, price):
             total = cost + extra
@@ -132,10 +132,10 @@ def _with(values: tuple[int, ...], q: int, value: int) -> tuple[int, ...]:
 
 
 def least_accesses(arrivals: Any, *, memory: int) -> int:
-    """Accesses that no algorithm for one queue can do without, from the proof of Theorem 2.1.
+    """Return a lower bound on the accesses of any algorithm for one queue (proof of Theorem 2.1).
 
-    Whenever more than M tuples wait, one of the M before the newest has been written. Where such stretches do
-    not overlap, the writes differ; and what is on disk comes back in at least one read.
+    Whenever more than M tuples wait, one of the M before the newest must have been written. If such stretches
+    do not overlap, the writes differ; and everything on disk comes back in at least one read.
 
     >>> from penstock.queues import least_accesses
     >>> least_accesses([9, 0, 0], memory=4), least_accesses([1, 1, 1], memory=4)

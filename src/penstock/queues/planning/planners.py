@@ -1,4 +1,4 @@
-"""The planners: which algorithm decides what a queue writes and reads, by name and as frozen specs."""
+"""The planners: named algorithms that decide what a queue writes and reads, as frozen specs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGING = -1  # LRU paging has no decisions in common with the others
 
 @dataclass(frozen=True)
 class Planner:
-    """A named algorithm and its parameters; `sized` gives what it does with a memory.
+    """A named algorithm and its parameters; `sized` applies it to a memory.
 
     >>> from penstock.queues import planner
     >>> planner("half").paper
@@ -31,7 +31,7 @@ class Planner:
     stores: bool = True  # a queue of real items can run it
 
     def sized(self, memory: int, queues: int = 1) -> Sized:
-        """The algorithm for a memory and a number of queues.
+        """Return the algorithm for a memory and a number of queues.
 
         >>> from penstock.queues import planner
         >>> planner("buffered-head").sized(80, queues=4).largest
@@ -39,7 +39,7 @@ class Planner:
         """
         if queues > 1 and not (self.many or self.split):
             raise UnknownPolicyError(
-                f"{self.name!r} keeps one queue; {queues} were asked for. "
+                f"{self.name!r} supports one queue; {queues} were given. "
                 f"For several: {', '.join(p.name for p in _ALL if p.many or p.split)}."
             )
         if memory < 2 * queues:
@@ -54,7 +54,7 @@ class Planner:
         elif self.name in ("hybrid", "greedy-chunk") and block > share:
             raise PolicyOptionError(
                 f"{self.name!r} takes blocks of at most {share} here (M / 2n); {block} was given. "
-                "'hybrid' takes HALF or BUFFEREDHEAD instead."
+                "'hybrid' uses HALF or BUFFEREDHEAD instead."
             )
         if kind == decisions.HEADS_WIDE:
             share = max(1, room // (3 * queues))
@@ -66,7 +66,7 @@ class Planner:
 
 @dataclass(frozen=True)
 class Sized:
-    """A planner with its memory: what the kernels take. `largest` is the largest item that may enter."""
+    """A planner with its memory, as the kernels take it. `largest` is the largest item that may enter."""
 
     kind: int
     memory: int
@@ -77,11 +77,11 @@ class Sized:
 
 
 _ALL = (
-    Planner("half", "keeps both ends in memory, moves halves of it", "section 2", decisions.HALF),
+    Planner("half", "keeps both ends in memory, moves half of it", "section 2", decisions.HALF),
     Planner("half-late", "HALF that writes only when memory is full", "footnote 2", decisions.HALF_LATE),
     Planner(
         "greedy",
-        "writes and reads as few tuples as it can",
+        "writes and reads as few tuples as possible",
         "section 3",
         decisions.GREEDY,
         many=True,
@@ -90,14 +90,14 @@ _ALL = (
     Planner("greedy-chunk", "greedy in blocks of T = c0 / c1", "section 3", decisions.GREEDY, many=True),
     Planner(
         "hybrid",
-        "HALF or BUFFEREDHEAD where T is large, else greedy-chunk",
+        "HALF or BUFFEREDHEAD if T is large, else greedy-chunk",
         "corollary 3.1",
         decisions.GREEDY,
         many=True,
     ),
     Planner(
         "buffered-head",
-        "protects every head, writes the newest of the fullest",
+        "protects every head, writes the newest of the fullest queue",
         "section 4.1",
         decisions.HEADS,
         many=True,
@@ -117,21 +117,21 @@ _ALL = (
     ),
     Planner(
         "static",
-        "foil: HALF in an equal part for each queue",
+        "baseline: HALF with an equal part for each queue",
         "section 4",
         decisions.HALF,
         split=True,
         stores=False,
     ),
     Planner(
-        "lru", "foil: pages, the least recently used one goes", "section 1.1", PAGING, many=True, stores=False
+        "lru", "baseline: evicts the least recently used page", "section 1.1", PAGING, many=True, stores=False
     ),
 )
 _BY_NAME = {each.name: each for each in _ALL}
 
 
 def names() -> list[str]:
-    """The names of all planners.
+    """Return the names of all planners.
 
     >>> from penstock.queues.planning import planners
     >>> planners.names()[:2]
@@ -141,7 +141,7 @@ def names() -> list[str]:
 
 
 def planner(given: str | Planner) -> Planner:
-    """A planner by name, by name with its block size, or as given.
+    """Return a planner by name or by name with its block size; a planner is returned as it is.
 
     >>> from penstock.queues import planner
     >>> planner("hybrid:block=4").name
@@ -162,7 +162,7 @@ def planner(given: str | Planner) -> Planner:
     option, _, value = options.partition("=")
     if option.strip() != "block" or found.name not in ("greedy-chunk", "hybrid", "lru"):
         raise PolicyOptionError(
-            f"{given!r}: only greedy-chunk, hybrid and lru take an option, and that is block=N; "
+            f"{given!r}: only greedy-chunk, hybrid and lru have an option, which is block=N; "
             f"{options!r} was given."
         )
     if not value.strip().isdigit() or int(value) < 1:
@@ -171,7 +171,7 @@ def planner(given: str | Planner) -> Planner:
 
 
 def with_block(given: Planner, block: int) -> Planner:
-    """The planner with this block size, unless it has one or takes none.
+    """Return the planner with this block size, unless it already has one or takes none.
 
     >>> from penstock.queues import planner
     >>> from penstock.queues.planning.planners import with_block
@@ -179,6 +179,6 @@ def with_block(given: Planner, block: int) -> Planner:
     (5, None)
     """
     if block < 1:
-        raise PenstockError(f"A block has at least 1; {block} was given.")
+        raise PenstockError(f"A block must be at least 1; {block} was given.")
     takes = given.name in ("greedy-chunk", "hybrid", "lru")
     return replace(given, block=block) if takes and given.block is None else given

@@ -1,4 +1,4 @@
-"""Run a planner on counts of arrivals: cost and disk traffic without any disk."""
+"""Simulate a planner on counts of arrivals: cost and disk traffic without a disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOBODY = -2
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a planner did: accesses, tuples moved, and how many of them more than once."""
+    """The outcome of a simulation: accesses, tuples moved, and how many of them more than once."""
 
     planner: str
     memory: int
@@ -32,7 +32,7 @@ class Simulation:
     peak: int
 
     def cost(self, model: Cost | None = None) -> float:
-        """The cost in a model, the unit-cost model if none is given.
+        """Return the cost in a model; default: the unit-cost model.
 
         >>> from penstock.queues import ExtendedCost, simulate
         >>> run = simulate([8] + [0] * 8, "half", memory=4)
@@ -43,7 +43,7 @@ class Simulation:
 
 
 def arrivals_of(given: Any) -> np.ndarray:
-    """Arrivals as an array of ticks by queues, or an error.
+    """Return arrivals as an array of ticks by queues, or raise an error.
 
     >>> from penstock.queues.planning.simulation import arrivals_of
     >>> arrivals_of([3, 0, 1]).shape
@@ -60,12 +60,12 @@ def arrivals_of(given: Any) -> np.ndarray:
             )
         array = np.zeros((0, 1), np.int64)
     if array.size and array.min() < 0:
-        raise PenstockError(f"Arrivals are counts from 0 up; {int(array.min())} was given.")
+        raise PenstockError(f"Arrivals are counts of at least 0; {int(array.min())} was given.")
     return np.ascontiguousarray(array, np.int64)
 
 
 def order_of(given: Any, queues: int) -> np.ndarray:
-    """From which queue each tick consumes: "round-robin", or one number per tick (-1 next in turn, -2 none).
+    """Return the queue to consume from at each tick: "round-robin", or numbers (-1 next in turn, -2 none).
 
     >>> from penstock.queues.planning.simulation import order_of
     >>> order_of([0, 1, -1], 2).tolist()
@@ -89,7 +89,7 @@ def order_of(given: Any, queues: int) -> np.ndarray:
 def simulate(
     arrivals: Any, policy: str | Planner = "half", *, memory: int, consume: Any = "round-robin"
 ) -> Simulation:
-    """Let a planner run on counts of arrivals; at every tick one tuple is consumed, and the run ends drained.
+    """Simulate a planner on counts of arrivals; each tick consumes one tuple, until the queue is empty.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def simulate(
     policy
         A planner, or its name.
     memory
-        How many tuples fit into memory, M.
+        M, the number of tuples that fit into memory.
     consume
         "round-robin", or the queue from which each tick consumes (-1: next in turn, -2: none).
 

@@ -1,1 +1,1 @@
-"""Items in memory and on disk: chunks in segment files, what is confirmed, and recovery."""
+"""The storage of queues: items in memory, chunks in segment files, confirmations, and recovery."""

@@ -21,7 +21,7 @@ LONGEST = 1 << 31
 
 
 class Chunk(NamedTuple):
-    """A chunk where it lies: where, which items and rows of the queue, and how many bytes they have."""
+    """The location of a chunk, its items and rows of the queue, and its size in bytes."""
 
     segment: int
     offset: int

@@ -1,6 +1,6 @@
-"""What consumers have confirmed: a small file of checked records, each synced before it counts.
+"""The file of confirmations by consumers: small checked records, each synced before it counts.
 
-The file is made as a whole, with one record per queue, and appended to afterwards. So only the last record
+The file is created as a whole, with one record per queue, and appended to afterwards. So only the last record
 can be incomplete, after a crash; anything else that cannot be read is damage.
 """
 

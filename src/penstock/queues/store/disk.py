@@ -1,4 +1,4 @@
-"""Every call by which a queue changes files, in one place, so that a test can record them in their order."""
+"""All file operations of a queue in one place, so that a test can record their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look at a folder of queues without changing it: what is in it, and whether all of it is whole."""
+"""Inspect a folder of queues without changing it: its contents, and whether it is undamaged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.queues.store.scan import Flaw, Gap
 
 @dataclass(frozen=True)
 class QueueReport:
-    """One queue of a folder: its files and items, and what is wrong with them."""
+    """One queue of a folder: its files and items, and their flaws."""
 
     queue: int
     files: int
@@ -29,7 +29,7 @@ class QueueReport:
 
     @property
     def items(self) -> int:
-        """Items that a consumer has still to get."""
+        """Number of items that are not confirmed yet."""
         return self.after - self.first - sum(gap.after - gap.first for gap in self.missing)
 
 
@@ -51,7 +51,7 @@ class FolderReport:
 
 
 def verify(folder: str | Path) -> FolderReport:
-    """Read and check every file of a folder of queues; nothing is changed, and nobody need have closed it.
+    """Read and check every file of a folder of queues without changing it; it may be open elsewhere.
 
     >>> import tempfile, penstock as ps
     >>> from penstock.queues import verify
@@ -84,6 +84,6 @@ def verify(folder: str | Path) -> FolderReport:
     ]
     flaws = list(state.flaws)
     if not state.end_known:
-        why = "missing or empty, so that items missing at the end would not be noticed"
+        why = "missing or empty, so items missing at the end would not be noticed"
         flaws.append(Flaw("marks", 0, 0, True, why))
     return FolderReport(path, state.durable, about["schema"] is not None, state.marks.clean, reports, flaws)

@@ -1,4 +1,4 @@
-"""Items as bytes: bytes are themselves, Arrow record batches messages with their number of rows in front."""
+"""Convert items to bytes: bytes as they are, Arrow record batches as messages after their number of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROWS = struct.Struct("<q")
 
 
 def listed(items: Any, kind: str) -> list[Any]:
-    """The items that `put_many` was given, or an error that says what it takes.
+    """Return the items given to `put_many`, or raise an error that says what it takes.
 
     >>> from penstock.queues.store.items import listed
     >>> listed(5, "bytes")
@@ -23,7 +23,7 @@ def listed(items: Any, kind: str) -> list[Any]:
     """
     name = type(items).__name__
     if isinstance(items, bytes | bytearray | memoryview | str) or name in ("RecordBatch", "Table"):
-        advice = "A table has to_batches()." if name == "Table" else "put(item) takes one."
+        advice = "For a table, use to_batches()." if name == "Table" else "For one item, use put(item)."
         raise QueueError(
             f"put_many takes several items, such as a list of {kind}; one {name} was given. {advice}"
         )
@@ -104,7 +104,7 @@ class ArrowItems:
             if not isinstance(item, pa.RecordBatch):
                 raise QueueError(
                     f"This queue takes Arrow record batches; {type(item).__name__} was given. "
-                    "A table has to_batches()."
+                    "For a table, use to_batches()."
                 )
             if not item.schema.equals(self.schema):
                 raise QueueError(

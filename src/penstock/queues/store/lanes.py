@@ -1,4 +1,4 @@
-"""One queue of a store: runs of items, in memory and on disk by turns, oldest first."""
+"""One queue of a store: runs of items, oldest first, alternately in memory and on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process opens a queue at a time: a lock file that the system releases when its holder dies."""
+"""A lock file that lets one process open a queue; the system releases it when the process dies."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Lock:
             os.close(self._file)
             raise QueueLockedError(
                 f"The queue in '{folder}' is open in process {holder}; close it there first. "
-                "A queue has one process at a time; `penstock queues serve` shares one."
+                "Only one process can open a queue; `penstock queues serve` shares one."
             ) from error
-        with contextlib.suppress(OSError):  # only who holds it is written, and a full disk may refuse that
+        with contextlib.suppress(OSError):  # only informative, and a full disk may reject it
             os.pwrite(self._file, str(os.getpid()).encode().ljust(32), 0)
             os.ftruncate(self._file, 32)
 

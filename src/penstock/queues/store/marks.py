@@ -1,12 +1,11 @@
-"""How far a queue has come, in a small mapped file: it costs no call, and survives a killed process.
+"""The progress of a queue in a small memory-mapped file, which survives a killed process.
 
-After a crash it tells which items there were, so that what is lost can be named. Its numbers are not synced
-while the queue is open: after a loss of power they may be older than the truth, and then they say less, not
-something wrong.
+After a crash it says which items existed, so that lost ones can be named. Its numbers are not synced while
+the queue is open: after a power loss they may be outdated, in which case they say less, but nothing wrong.
 
-A process can be killed between two stores, so a checksum over several numbers would be wrong then. Each
-number checks itself instead: it is stored as a multiple of `CHECK`, in a single store. A word that is no
-multiple is damage. A closed queue leaves a checksum over all of them as well.
+A process can be killed between two stores, which would invalidate a checksum over several numbers. Instead,
+each number checks itself: it is stored as a multiple of `CHECK`, in a single store. A word that is not a
+multiple is damage. A closed queue also has a checksum over all numbers.
 """
 
 from __future__ import annotations
@@ -75,11 +74,11 @@ class Marks:
     def _reason(self, size: int) -> str:
         """What is wrong with the file, if anything is."""
         if size != self.size:
-            return f"{self.size} bytes are expected"
+            return f"it should have {self.size} bytes"
         if self.words[0] not in (MAGIC, _UNCHECKED, _WITHOUT_COMMITS):
-            return "these are no marks of a queue"
+            return "these are not the marks of a queue"
         if self.words[1] not in (0, 1):
-            return "the queue is said to be neither open nor closed"
+            return "the queue is marked neither open nor closed"
         if self.words[1] == 1 and self.words[2] != self._checksum():
             return "the numbers of the closed queue have a wrong checksum"
         if self.words[0] == MAGIC:
@@ -88,7 +87,7 @@ class Marks:
                 if any(row[word] % CHECK if word in _NUMBERS else row[word] for word in range(_WORDS)):
                     return f"a number of queue {lane} was changed"
             if any(self.words[3:_WORDS]):
-                return "words without a use are not zero"
+                return "unused words are not zero"
         return ""
 
     def _checksum(self) -> int:

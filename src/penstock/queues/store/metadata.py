@@ -1,4 +1,4 @@
-"""What a folder of queues remembers of itself: `queue.json`, with a checksum."""
+"""The metadata of a folder of queues: `queue.json`, with a checksum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """What a folder of queues remembers of itself, or an error if it is none.
+    """Return the metadata of a folder of queues, or raise an error if it is not one.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -77,8 +77,8 @@ def _items(path: Path, schema: str | None) -> Items:
 
 def _damaged(path: Path, reason: str) -> QueueDamageError:
     return QueueDamageError(
-        f"'{path}' is damaged: {reason}. The items are in the other files; restore this one from a copy, or "
-        "write it anew, as docs/queues.md shows."
+        f"'{path}' is damaged: {reason}. The items are in the other files; restore this file from a copy, or "
+        "rewrite it, as docs/queues.md shows."
     )
 
 
@@ -88,7 +88,7 @@ def _checksum(content: dict[str, Any]) -> int:
 
 
 def open_metadata(folder: Path, queues: int, durable: bool, schema: Any, disk: Disk) -> Items:
-    """Make a folder one of queues, or see that it is one of these; how its items become bytes."""
+    """Create the metadata of a folder, or check it; return how its items are converted to bytes."""
     if (folder / META).exists():
         found = describe(folder)
         if found["queues"] != queues or found["durable"] != durable:
@@ -98,9 +98,7 @@ def open_metadata(folder: Path, queues: int, durable: bool, schema: Any, disk: D
             )
         items = _items(folder / META, found["schema"])
         if schema is not None and (items.schema is None or not items_of(schema).schema.equals(items.schema)):
-            raise QueueError(
-                f"The queue in '{folder}' has another schema than the one given: {items.schema}."
-            )
+            raise QueueError(f"The queue in '{folder}' has a different schema: {items.schema}.")
         return items
     if any(folder.glob("*.seg")):
         raise QueueDamageError(f"'{folder}' has segment files but no {META}; it cannot be opened.")

@@ -1,4 +1,4 @@
-"""Opening a folder of queues: what its files hold, what a crash has left, and what is damaged."""
+"""Open a folder of queues after a crash: what its files hold, what is torn, and what is damaged."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Examination:
 
 
 def examine(folder: Path, queues: int, durable: bool) -> Examination:
-    """Read and check all files of a folder of queues; nothing is changed.
+    """Read and check all files of a folder of queues without changing it.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -134,7 +134,7 @@ def _contradictions(state: Examination) -> list[Flaw]:
 
 
 def recover(folder: Path, lanes: list[Lane], state: Examination, disk: Disk, salvage: bool) -> Recovery:
-    """Fill the lanes with what the files hold. Raises on damage, unless told to save what can be saved."""
+    """Fill the lanes from the files. Raise an error on damage, unless `salvage` is set."""
     flaws = [*state.flaws, *(flaw for each in state.queues for flaw in each.found.flaws)]
     torn = [flaw for flaw in flaws if flaw.torn]
     damage = [flaw for flaw in flaws if not flaw.torn]
@@ -144,7 +144,7 @@ def recover(folder: Path, lanes: list[Lane], state: Examination, disk: Disk, sal
         told = "; ".join(str(each) for each in (*damage, *lost))
         raise QueueDamageError(
             f"The queue in '{folder}' is damaged: {told}. Nothing was changed. "
-            "`penstock queues verify` lists it; salvage=True opens what is left and tells what is lost."
+            "`penstock queues verify` lists it; salvage=True opens what is left and reports what is lost."
         )
     for lane, each in zip(lanes, state.queues, strict=True):
         for flaw in each.found.flaws:

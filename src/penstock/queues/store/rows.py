@@ -1,4 +1,4 @@
-"""Rows of a durable queue, which readers ask for by number: where they are, and what they hold."""
+"""Find the rows of a durable queue, which readers request by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the segment files of a queue hold: every chunk that is whole, and every place that is not."""
+"""Scan the segment files of a queue: every intact chunk, and every flaw."""
 
 from __future__ import annotations
 
@@ -99,9 +99,7 @@ def scan(files: list[tuple[int, Path]], lane: int) -> Found:
         if raw[:HEAD] != file_head(lane, number):
             follows = any(check(raw, start, number) for start in search(raw, 0))
             whole = len(raw) if not follows else HEAD
-            found.flaws.append(
-                Flaw(path.name, 0, whole, last and not follows, "the head of the file is not right")
-            )
+            found.flaws.append(Flaw(path.name, 0, whole, last and not follows, "the file header is wrong"))
             if not follows:
                 continue
         while at < len(raw):

@@ -1,4 +1,4 @@
-"""The segment files of one queue: chunks go to the newest, and a file goes when nothing in it is needed."""
+"""The segment files of one queue: chunks are appended to the newest; unused files are deleted."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ class Segments:
                 good = check(part, 0, chunk.segment)
                 if good is None or good.first != chunk.first or good.count != chunk.count:
                     raise QueueDamageError(
-                        f"The chunk in '{segment.path}' at offset {chunk.offset} is not "
-                        "as it was written; it is not delivered. `penstock queues verify` lists damage."
+                        f"The chunk in '{segment.path}' at offset {chunk.offset} has changed since it "
+                        "was written; it is not delivered. `penstock queues verify` lists damage."
                     )
                 found.append(part)
             at = end

@@ -1,4 +1,4 @@
-"""What goes to disk and what comes back, as the planner of the queues says."""
+"""Move items to disk and back, as the planner of the queues decides."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Store:
     ) -> None:
         spec = planner(policy)
         if not spec.stores:
-            raise UnknownPolicyError(f"{spec.name!r} is there for comparison in simulations only.")
+            raise UnknownPolicyError(f"{spec.name!r} is for simulations only.")
         spec = with_block(spec, BLOCK)
         self.memory = size_of(memory)
         if spec.name == "greedy-chunk" and spec.block and spec.block > self.memory // (2 * queues):
@@ -223,8 +223,8 @@ class Store:
         """What to raise where items could not be written."""
         if any(lane.segments.failed for lane in self.lanes):
             told = (
-                f"Whether {given:,} items are safe is not known: the disk failed to sync. Close the queue "
-                "and open it again; what is there then is safe."
+                f"It is unknown whether {given:,} items are safe: the disk failed to sync. Close the queue "
+                "and open it again; the items that it has then are safe."
             )
         else:
             told = (
@@ -488,8 +488,8 @@ class Store:
             self._need_open()
             if first_row < lane.committed_row or after_row > lane.put_row or first_row > after_row:
                 raise QueueError(
-                    f"Rows {first_row} to {after_row} were asked for; the queue has rows "
-                    f"{lane.committed_row} to {lane.put_row} (what is confirmed is gone)."
+                    f"Rows {first_row} to {after_row} were requested; the queue has rows "
+                    f"{lane.committed_row} to {lane.put_row} (confirmed rows are deleted)."
                 )
             blocks = rows.blocks(lane, first_row, after_row)
         return rows.items(blocks, self.items, first_row, after_row)

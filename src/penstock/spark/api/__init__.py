@@ -1,1 +1,1 @@
-"""What users call, one function per file."""
+"""The public functions on Spark, one per file."""

@@ -1,4 +1,4 @@
-"""`bounded_join`: two DataFrames, streaming or batch, joined in a fixed amount of memory."""
+"""`bounded_join`: join two DataFrames, streaming or batch, in a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from penstock.window import Within, window_of
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
 SKETCH_LEAST = 64 * 1024
-TUPLE_BYTES = 350  # about what a tuple takes besides its row
+TUPLE_BYTES = 350  # approximate bytes of a tuple besides its row
 
 
 def bounded_join(
@@ -74,37 +74,37 @@ def bounded_join(
     Parameters
     ----------
     left, right
-        Two streaming or two batch DataFrames. Watermarks on their times are honoured.
+        Two streaming or two batch DataFrames. Watermarks on their times are respected.
     on
         The key: a column name, a list of names, or of pairs `(left name, right name)`.
     time
-        The column of the event time, or a pair of names: timestamps, dates or numbers.
+        The event-time column, or a pair of names: timestamps, dates or numbers.
     within
-        How far apart two times may be: a duration or a number, or a pair `(before, after)`: a right row at
-        most `after` later or `before` earlier than the left one.
+        How far apart two times may be: a duration or a number, or a pair `(before, after)`: a right row may
+        be at most `after` later or `before` earlier than the left one.
     budget
-        What all buckets together may keep: `"256 MiB"`, `Bytes(...)`, `Tuples(...)`, and for batch
-        DataFrames `Fraction(...)`.
+        The memory of all buckets together: `"256 MiB"`, `Bytes(...)`, `Tuples(...)` or, for batch
+        DataFrames, `Fraction(...)`.
     policy, allocation, drop_rate, drop_at, seed
         As for `penstock.WindowJoin`.
     lateness
-        Without a watermark, how far a stream's progress stays behind its largest time.
+        Without a watermark, how far a stream's progress stays behind its largest time. Default: 0.
     buckets
-        Into how many parts the keys are cut; by default the shuffle partitions.
+        The number of buckets that keys are hashed into; default: the number of shuffle partitions.
     emit
-        `"results"`, or `"all"`: also the rows that were evicted or dropped or came late (see `write_split`).
+        `"results"`, or `"all"`: also the rows that were evicted, dropped or late (see `write_split`).
     suffixes
-        For columns whose names both sides have.
+        Suffixes for columns that both sides have.
     unit
-        That of numeric times.
+        Unit of numeric times. Default: milliseconds.
     rates
-        Arrivals of each stream per unit of time, where allocation, drop rate or policy need them: per
-        microsecond if times are timestamps, else per unit of the column. They are of the whole stream; each
-        bucket gets its share of them, as of the budget.
+        Arrivals of each stream per unit of time, if allocation, drop rate or policy need them: per
+        microsecond if times are timestamps, else per unit of the column. Give the rates of the whole stream;
+        each bucket gets its share, as of the budget.
     row_bytes
-        About what a row takes, by which a byte budget lays out its tables; guessed from the types.
+        Approximate bytes of a row, by which a byte budget sizes its tables; default: guessed from the types.
     name
-        Of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
+        Name of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def bounded_join(
     window = window_of(within)
     if not isinstance(window, Within):
         raise PenstockError(
-            f"within={within!r} is not a window of time; on Spark it is a span or a pair (before, after)."
+            f"within={within!r} is not a window of time; on Spark, give a span or a pair (before, after)."
         )
     keys = keys_of(left, right, on)
     times, unit, dtype = times_of(left, right, time, unit)
@@ -176,10 +176,10 @@ def bounded_join(
     )
     if count > 1 and spec.join.policy.needs_whole_stream:
         raise PenstockError(
-            f"{spec.join.policy.name} with these models goes by time or by the last value of a stream, but "
+            f"{spec.join.policy.name} with these models depends on time or the last value of a stream, but "
             f"each of {count} buckets sees only some of the keys; give buckets=1."
         )
-    # Refuses what cannot work, and has the kernels on disk before workers need them.
+    # Rejects what cannot work, and puts the kernels on disk before workers need them.
     with ahead():
         state = spec.start().warm()
     warn_biased(unequal_shares(state.config), stacklevel=2)
@@ -200,7 +200,7 @@ def bounded_join(
 
 
 def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:
-    """The columns that are carried, the bucket, and the number by which the key is known."""
+    """Select the columns to carry, the bucket, and the number that identifies the key."""
     compared, identities = keys.compared(side), keys.identities(side)
     missing = F.lit(False)
     for column in compared:
@@ -219,7 +219,7 @@ def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFr
         column = F.col(quoted(source))
         if side == LEFT or source == mine.time_source:
             kept.append(column.alias(name))
-        elif spec.emit == "all":  # a key beyond the left type matches nothing
+        elif spec.emit == "all":  # a key outside the left type matches nothing
             kept.append(column.try_cast(kind).alias(name))
     hidden = [
         F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
@@ -240,7 +240,7 @@ def _in_tuples(
     unit: str,
     streaming: bool,
 ) -> Tuples | Bytes:
-    """A budget that does not depend on the input; what a fraction is of, batch DataFrames can tell."""
+    """Return a budget that does not depend on the input; for a fraction, count the batch DataFrames."""
     if not isinstance(budget, Fraction):
         return budget
     if streaming:
@@ -261,7 +261,7 @@ def _in_tuples(
 
 
 def _number(frame: DataFrame, name: str) -> Column:
-    """A time as a number: microseconds where it is a timestamp or a date."""
+    """Return a time as a number: microseconds for timestamps and dates."""
     kind, time = frame.schema[name].dataType, F.col(quoted(name))
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(time)
@@ -274,18 +274,18 @@ def _check_frames(left: Any, right: Any) -> None:
     for side, frame in (("left", left), ("right", right)):
         if not hasattr(frame, "isStreaming") or not hasattr(frame, "mapInArrow"):
             raise PenstockError(
-                f"bounded_join takes Spark DataFrames; {side} is a {type(frame).__name__}. In process there "
-                "is penstock.WindowJoin."
+                f"bounded_join takes Spark DataFrames; {side} is a {type(frame).__name__}. In process, "
+                "use penstock.WindowJoin."
             )
     if left.isStreaming != right.isStreaming:
         raise PenstockError(
-            "bounded_join takes two streaming or two batch DataFrames, not one of each. A stream and a table "
-            "are joined by Spark without state."
+            "bounded_join takes two streaming or two batch DataFrames, not one of each. Spark joins a stream "
+            "with a table without state."
         )
 
 
 def _told_as(kind: T.DataType) -> T.DataType:
-    """The type in which the time of an eviction is told."""
+    """Return the type of the time column of evictions."""
     if isinstance(kind, T.DateType):
         return T.TimestampNTZType()
     return kind if isinstance(kind, T.TimestampType | T.TimestampNTZType) else T.DoubleType()

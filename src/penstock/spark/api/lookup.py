@@ -1,8 +1,8 @@
-"""`lookup_join`: a DataFrame, streaming or batch, enriched from a table through bounded caches.
+"""`lookup_join`: enrich a DataFrame, streaming or batch, from a table through bounded caches.
 
-Rows are hashed to buckets by key, so that each key is cached in one place only. A bucket is one lookup state;
-between the batches of a stream it lives in its worker, and its keys with all that ranks them in Spark's state
-store: a worker that starts anew fetches rows again, but the policy has lost nothing.
+Rows are hashed to buckets by key, so each key is cached in one place only. A bucket is one lookup state.
+Between the batches of a stream it stays in its worker, and its keys and scores are in Spark's state store: a
+restarted worker fetches the rows again, but the policy loses nothing.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ def lookup_join(
     name: str | Observation = "penstock-lookup",
     **options: Any,
 ) -> DataFrame:
-    """Join a DataFrame with a table that is asked for the keys which are not cached.
+    """Join a DataFrame with a table; only keys that are not cached are queried.
 
     Parameters
     ----------
     stream
         A streaming or batch DataFrame.
     table, policy, options
-        As for `penstock.LookupCache`. The table is reached from the workers; a SELECT or a function needs
-        `schema=`, since Spark has to know the columns beforehand.
+        As for `penstock.LookupCache`. Workers connect to the table; a SELECT or a function needs `schema=`,
+        because Spark must know the columns in advance.
     on, key
-        The key columns of the stream, and those of the table where they have other names.
+        The key columns of the stream, and those of the table if their names differ.
     budget
-        What all buckets together may keep.
+        The memory of all buckets together.
     how
-        `"left"`, or `"inner"`: without the rows whose key the table does not have.
+        `"left"` (the default), or `"inner"`, which drops rows whose key is not in the table.
     buckets
-        Into how many parts the keys are cut; by default the shuffle partitions.
+        The number of buckets that keys are hashed into; default: the number of shuffle partitions.
     name
-        Of the observed metrics: hitCount, missCount, loadCount, loadFailureCount, malformedCount,
+        Name of the observed metrics: hitCount, missCount, loadCount, loadFailureCount, malformedCount,
         failedKeyCount, loadTime, cachedRecords and cachedBytes of each batch.
 
     Examples
@@ -85,14 +85,14 @@ def lookup_join(
     """
     if not hasattr(stream, "isStreaming") or not hasattr(stream, "mapInArrow"):
         raise PenstockError(
-            f"lookup_join takes a Spark DataFrame; a {type(stream).__name__} was given. In process there is "
+            f"lookup_join takes a Spark DataFrame; a {type(stream).__name__} was given. In process, use "
             "penstock.LookupCache."
         )
     if how not in HOW:
         raise PenstockError(f"how={how!r} is not known{hint(how, HOW)}")
     for fixed in ("missing", "batch", "clock"):
         if fixed in options:
-            raise PenstockError(f"{fixed}= is not for Spark; how= says what becomes of missing keys.")
+            raise PenstockError(f"{fixed}= is not supported on Spark; use how= for missing keys.")
     names = (on,) if isinstance(on, str) else tuple(on)
     for each in names:
         if each not in stream.columns:
@@ -100,13 +100,13 @@ def lookup_join(
     whole = LookupCache(table, key=names if key is None else key, budget=budget, policy=policy, **options)
     if len(whole.key) != len(names):
         raise ColumnError(
-            f"on={on!r} and key={key!r} must have as many columns; they are compared one by one."
+            f"on={on!r} and key={key!r} must have the same number of columns; they correspond one to one."
         )
     count = bucket_count(buckets, whole.budget, session.partitions(stream.sparkSession))
     if whole.policy.needs_whole_stream and count > 1:
         raise PenstockError(
-            f"{whole.policy.name}: its model goes by the last value of the whole stream, but with "
-            f"{count} buckets each sees a part of it. Use buckets=1."
+            f"{whole.policy.name}: its model depends on the last value of the whole stream, but with "
+            f"{count} buckets each sees only a part of it. Use buckets=1."
         )
     lookup = LookupCache(
         table,
@@ -116,7 +116,7 @@ def lookup_join(
         missing=HOW[how],
         **options,
     )
-    lookup.start()  # refuses what cannot work before a worker has to
+    lookup.start()  # rejects what cannot work before a worker has to
     fields = _fields(stream, lookup)
     tags = labels(count)
     hashed = F.pmod(F.hash(*[F.col(quoted(each)) for each in names]), F.lit(count)).cast("int")
@@ -140,14 +140,14 @@ def lookup_join(
 
 
 def _fields(stream: DataFrame, lookup: LookupCache) -> T.StructType:
-    """The columns of the stream, then those of the table."""
+    """Return the columns of the stream, then those of the table."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     schema = lookup.source.schema
     lookup.source.close()
     if schema is None:
         raise PenstockError(
-            "Spark has to know the columns of a SELECT or a function beforehand; give schema=, such as "
+            "Spark must know the columns of a SELECT or a function in advance; give schema=, such as "
             "schema={'name': pyarrow.string()}."
         )
     fields = [T.StructField(field.name, field.dataType, True) for field in stream.schema]
@@ -160,7 +160,7 @@ def _fields(stream: DataFrame, lookup: LookupCache) -> T.StructType:
 
 
 def _by_bucket(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each bucket, in their order."""
+    """Return the rows of each bucket, in their order."""
     table = pa.Table.from_batches([batch])
     bucket = table[BUCKET].to_numpy()
     table = table.drop_columns([BUCKET])
@@ -169,7 +169,7 @@ def _by_bucket(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _packer(tags: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that packs rows into a blob per bucket."""
+    """Return a function for `mapInArrow` that packs rows into a blob per bucket."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -192,7 +192,7 @@ def _packer(tags: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
 
 
 def _runner(lookup: LookupCache, names: tuple[str, ...]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that runs the buckets of a partition, which are one as a rule."""
+    """Return a function for `mapInArrow` that runs the buckets of a partition, usually one."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fields = blob_fields(None)
@@ -210,7 +210,7 @@ def _runner(lookup: LookupCache, names: tuple[str, ...]) -> Callable[[Any], Iter
 
 
 def _metrics() -> list[Column]:
-    """The figures of all buckets, added up."""
+    """Return the sums of the metrics of all buckets."""
     return [
         F.sum(
             F.get_json_object(FIGURES, f"$.{metric}").cast("double" if metric == "loadTime" else "long")

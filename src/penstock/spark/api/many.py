@@ -1,4 +1,4 @@
-"""`bounded_join_many`: many DataFrames, streaming or batch, joined in a fixed amount of memory."""
+"""`bounded_join_many`: join many DataFrames, streaming or batch, in a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -53,40 +53,40 @@ def bounded_join_many(
 ) -> DataFrame:
     """Join many DataFrames within a window of time in a fixed amount of memory; `join_many` on Spark.
 
-    A result has one row of each stream that takes part, all with the same key, and the latest of them is
-    within the window of the earliest, whichever came first.
+    A result has one row of each stream of the join, all with the same key; the latest is within the window of
+    the earliest, whichever arrived first.
 
     Parameters
     ----------
     streams
-        A dict of name to DataFrame, all of them streaming or all batch. Their order settles ties of time.
-        Watermarks on their times are honoured.
+        A dict of name to DataFrame, all streaming or all batch. Its order breaks ties of time. Watermarks on
+        their times are respected.
     on
         A column, or several (a composite key), that all streams share: one join over all of them. Or a list
-        of joins, each a tuple of `(stream, column)` members: several joins in one memory, which have no key
-        in common by which rows could be cut into buckets, so that all run in one.
+        of joins, each a tuple of `(stream, column)` members: several joins in one memory. These have no
+        common key by which rows could be divided into buckets, so they all run in one bucket.
     time
-        The column of the event time of all streams, or a dict of stream to column.
+        The event-time column of all streams, or a dict of stream to column.
     within
         How far apart the earliest and the latest time of a result may be: a duration or a number.
     budget
-        What all buckets together may keep, in tuples: `Tuples(100_000)` or `"100000 tuples"`.
+        The memory of all buckets together, in tuples: `Tuples(100_000)` or `"100000 tuples"`.
     policy, allocation, seed
-        As for `penstock.join_many`; `allocation="proportional"` needs the whole input and is refused.
+        As for `penstock.join_many`; `allocation="proportional"` needs the whole input and is not supported.
     lateness
-        Without a watermark, how far a stream's progress stays behind its largest time.
+        Without a watermark, how far a stream's progress stays behind its largest time. Default: 0.
     buckets
-        Into how many parts the keys of one join are cut; by default the shuffle partitions.
+        The number of buckets that the keys of one join are hashed into; default: the shuffle partitions.
     unit
-        That of numeric times.
+        Unit of numeric times. Default: milliseconds.
     name
-        Of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
+        Name of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
 
     Returns
     -------
-    For one join the key columns once, then the other columns of each stream. For several, `_join` (the number
-    of the join in the list) and the columns of each stream, null for those that take no part. Columns that
-    several streams have get a suffix, `_` and the stream's name. If the inputs have watermarks, also
+    For one join: the key columns once, then other columns of each stream. For several: `_join` (the number
+    of the join in the list) and the columns of each stream, null for streams that are not part of it. Columns
+    that several streams have get a suffix, `_` and the stream's name. If the inputs have watermarks, also
     `event_time`, the latest time of the result, with a watermark.
 
     Examples
@@ -114,7 +114,7 @@ def bounded_join_many(
     given = budget_of(budget)
     if not isinstance(given, Tuples):
         raise BudgetError(
-            f"Joins of many streams on Spark count their memory in tuples; {given!r} was given. Give "
+            f"Joins of many streams on Spark need a budget in tuples; {given!r} was given. Give "
             "Tuples(n), or a text such as '100000 tuples'."
         )
     names, frames = tuple(streams), list(streams.values())
@@ -144,7 +144,7 @@ def bounded_join_many(
         key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
         column_types=tuple(types_of(frame) for frame in frames),
     )
-    with ahead():  # refuses what cannot work, and has the kernels on disk when workers need them
+    with ahead():  # rejects what cannot work, and puts the kernels on disk before workers need them
         spec.start().warm()
     prepared = [_prepared(frame, side, spec, joins, types) for side, frame in enumerate(frames)]
     session.check_workers(spark)
@@ -157,13 +157,13 @@ def bounded_join_many(
 
 
 def _bucket_count(given: int | None, budget: Tuples, joins: Joins, partitions: int) -> int:
-    """The number of buckets: one, if there is no one key by which rows could be cut into more."""
+    """Return the number of buckets: one, if no single key divides the rows."""
     if len(joins) == 1:
         return bucket_count(given, budget, partitions)
     if given not in (None, 1):
         raise PenstockError(
             f"Several joins on different keys share one memory and need buckets=1; buckets={given!r} was "
-            "given. Leave it out, or run each join as a query of its own."
+            "given. Leave it out, or run each join as a separate query."
         )
     return 1
 
@@ -171,7 +171,7 @@ def _bucket_count(given: int | None, budget: Tuples, joins: Joins, partitions: i
 def _prepared(
     frame: DataFrame, side: int, spec: ManySpec, joins: Joins, types: list[list[T.DataType]]
 ) -> DataFrame:
-    """The columns that are carried, the bucket, and per join of the stream the numbers of the key."""
+    """Select the columns to carry, the bucket, and the key numbers per join of the stream."""
     mine, stream = spec.sides[side], spec.streams[side]
     bucket, hidden = F.lit(0), []
     for join, code, check in zip(spec.joins_of(side), spec.codes(side), spec.checks(side), strict=True):

@@ -1,4 +1,4 @@
-"""`match_pattern`: nested event patterns over a DataFrame, streaming or batch."""
+"""`match_pattern`: find nested event patterns in a DataFrame, streaming or batch."""
 
 from __future__ import annotations
 
@@ -56,26 +56,25 @@ def match_pattern(
     Parameters
     ----------
     events
-        A DataFrame with a column of types, one of times and any attributes.
+        A DataFrame with a type column, a time column and any attributes.
     pattern
         A `Pattern`, or its text.
     partition_by
-        Columns of which every combination of values is a stream of its own, released when its events have
-        left the window (a window of events is left only by later events of the same values). Without it,
-        equality predicates that link all events of the pattern say how to cut the work; else there is one
-        partition.
+        Columns whose every combination of values is a separate stream. It is released when its events have
+        left the window (in a window of events, only later events with the same values make that happen).
+        Default: equality predicates that link all events of the pattern divide the work; without such
+        predicates there is one partition.
     lateness
-        How much later than its successors an event may come and still be put in order; later ones are dropped
-        and counted.
+        How late an event may arrive and still be put in order. Later ones are dropped and counted.
     order
-        The columns that decide between events of one time; all of them, if not given.
+        The columns that order events of the same time; default: all columns.
     budget, policy, strategy, max_events
-        As for `Pattern.run`; the budget is for all partitions together. Budget and policy are for the caches
-        of the strategies `object` and `semantic`; the others refuse them.
+        As for `Pattern.run`; the budget is for all partitions together. Budget and policy apply to the caches
+        of the strategies `object` and `semantic`; the others reject them.
     unit
-        That of numeric times.
+        Unit of numeric times. Default: milliseconds.
     name
-        Of the observed metrics: events, late, skipped, matches, held, and bytes of state read and written.
+        Name of the observed metrics: events, late, skipped, matches, held, bytes of state read and written.
 
     Returns
     -------
@@ -101,7 +100,7 @@ def match_pattern(
     """
     if not hasattr(events, "isStreaming") or not hasattr(events, "mapInArrow"):
         raise PenstockError(
-            "match_pattern takes a Spark DataFrame; in process there is penstock.Pattern.run. "
+            "match_pattern takes a Spark DataFrame; for in-process data use penstock.Pattern.run. "
             f"{events.__class__.__name__} was given."
         )
     pattern = pattern if isinstance(pattern, Pattern) else Pattern.parse(pattern)
@@ -111,9 +110,9 @@ def match_pattern(
         if column not in events.columns:
             raise ColumnError(f"The events have no column {column!r}{hint(column, events.columns)}")
     if BUCKET in events.columns:
-        raise ColumnError(f"The column {BUCKET!r} of the events is in the way of one of Penstock; rename it.")
+        raise ColumnError(f"The events have a column {BUCKET!r}, a name that Penstock uses; rename it.")
     if not isinstance(name, str | Observation) or not name:
-        raise PenstockError(f"name is that of the observed metrics, a text; {name!r} was given.")
+        raise PenstockError(f"name is the name of the observed metrics, a text; {name!r} was given.")
     for column in (type, *pattern.analysis.attributes, *given):
         refuse_collated(column, events.schema[column].dataType, "match_pattern")
     dtype, unit = _time_kind(events, time, unit)
@@ -143,7 +142,7 @@ def match_pattern(
     if not keys:
         warnings.warn(
             "No equality predicate links all events of the pattern, so one task does all the work; give "
-            "partition_by= if every value of a column is a stream of its own.",
+            "partition_by= if every value of a column is a separate stream.",
             stacklevel=2,
         )
     hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
@@ -163,10 +162,10 @@ def match_pattern(
 
 
 def _stream_keys(given: list[str], inferred: list[str], strategy: str) -> tuple[str, ...]:
-    """The columns of which every value is run as a stream of its own.
+    """Return the columns of which every value is run as a separate stream.
 
-    Predicates may tell such streams apart as well. To `columnar` they are still of use: a batch then costs
-    what its own streams do. The other strategies have a state for each, which costs more than it saves.
+    Predicates may already separate such streams. `columnar` still benefits: a batch then costs only its own
+    streams. The other strategies have a state per stream, which costs more than it saves.
 
     >>> from penstock.spark.api.match import _stream_keys
     >>> _stream_keys(["k"], ["k", "u"], "columnar"), _stream_keys(["k"], ["k", "u"], "semantic")
@@ -195,7 +194,7 @@ def _span(lateness: Any, unit: str, dtype: str) -> float:
 
 
 def _names(given: Any, option: str) -> list[str]:
-    """The columns that an option names: none, one or several."""
+    """Return the columns that an option names: none, one or several."""
     if isinstance(given, str):
         return [given]
     if given is not None and not isinstance(given, Iterable):
@@ -204,13 +203,13 @@ def _names(given: Any, option: str) -> list[str]:
 
 
 def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructField]:
-    """The columns of the result."""
+    """Return the columns of the result."""
     fields = []
     for name, what in [(i.name, i.what) for i in pattern.returns] or [(v, v) for v in pattern.variables]:
         kind = events.schema[what.name].dataType if isinstance(what, Attr) else events.schema
         if name.lower() in (START, END):
             raise PatternError(
-                f"A match has columns {START!r} and {END!r} of its own; give {name!r} another name with AS."
+                f"A match already has the columns {START!r} and {END!r}; rename {name!r} with AS."
             )
         fields.append(T.StructField(name, kind))
     kind = events.schema[time].dataType
@@ -218,7 +217,7 @@ def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructFiel
 
 
 def _warm(spec: MatchSpec, schema: T.StructType) -> None:
-    """Refuse what cannot work, and have the kernels on disk before workers need them."""
+    """Reject what cannot work, and put the kernels on disk before workers need them."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     names = sorted({slot.type for slot in spec.pattern.analysis.slots})
     columns = {}
@@ -239,7 +238,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _some(kind: pa.DataType, size: int) -> pa.Array:
-    """Values of a type, so that what cannot be compared is seen before any event comes."""
+    """Return sample values of a type, so that bad comparisons are detected before any event arrives."""
     samples: tuple[Any, ...] = (0, "", False, b"", [], {})
     for value in samples:
         try:
@@ -253,7 +252,7 @@ def _some(kind: pa.DataType, size: int) -> pa.Array:
 
 
 def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
-    """Packed rows, grouped by bucket, through the stateful operator; output_blobs come out."""
+    """Run packed rows, grouped by bucket, through the stateful operator; it returns output blobs."""
     packed = mapped(prepared, event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
     return packed.groupBy(LABEL).transformWithStateInPandas(
         LazyProcessor(MatchProcessor(spec)), blob_fields(None), "Append", "None"
@@ -261,7 +260,7 @@ def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
 
 
 class MatchProcessor(EventProcessor):
-    """Runs the buckets of a `match_pattern`; their state is the events that windows still reach."""
+    """Runs the buckets of a `match_pattern`; their state is the events still inside a window."""
 
     kind = Matcher
 
@@ -270,16 +269,16 @@ class MatchProcessor(EventProcessor):
 
 
 def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
-    """Rows sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
+    """Stream rows, sorted by bucket and time, through the operator; a bucket need not fit in memory."""
     ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
-    # Nulls last, where Arrow has them in a stream.
+    # Nulls last, as Arrow sorts them in a stream.
     columns = [_sortable(prepared, name).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
     ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
     return mapped(ordered, _runner(spec), blob_fields(None))
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
-    """A column as Arrow sorts it in a stream: strings by their bytes."""
+    """Return a column that sorts as Arrow does in a stream: strings by their bytes."""
     column = F.col(quoted(name))
     return column.cast(T.StringType()) if is_collated(frame.schema[name].dataType) else column
 

@@ -1,4 +1,4 @@
-"""`stream_query`: continuous queries over streams of timed triples, streaming or batch."""
+"""`stream_query`: continuous queries over DataFrames of timed triples, streaming or batch."""
 
 from __future__ import annotations
 
@@ -70,18 +70,17 @@ def stream_query(
     budget, policy, object, unit
         As for `StreamQuery.run`; the budget, in tuples or bytes, is for all buckets together.
     lateness
-        How much later than its successors a triple may come and still be put in order; later ones are dropped
-        and counted.
+        How late a triple may arrive and still be put in order. Later ones are dropped and counted.
     buckets
-        How many states the work is cut into, by the value of a variable that all patterns have; by default
-        the shuffle partitions, and one if there is no such variable.
+        The number of states that divide the work, by the value of a variable that all patterns have;
+        default: the shuffle partitions, or one if there is no such variable.
     name
-        Of the observed metrics: triples, late, skipped, results, evicted and held; and `choices`, where the
-        policy follows others: per bucket, which one runs since when, and what each is estimated to achieve.
+        Name of the observed metrics: triples, late, skipped, results, evicted and held; and `choices` if the
+        policy follows others: per bucket, the running policy, since when, and the estimates for each.
 
     Returns
     -------
-    One row per solution: the columns of SELECT, times as they came and all else as text.
+    One row per solution: the columns of SELECT, times in their input type and everything else as text.
 
     Examples
     --------
@@ -114,7 +113,7 @@ def stream_query(
     count = bucket_count(buckets, cut, session.partitions(united.sparkSession))
     if variable is None and count > 1:
         warnings.warn(
-            "No variable is in all patterns of the query, so one task does all the work.", stacklevel=2
+            "No variable occurs in all patterns of the query, so one task does all the work.", stacklevel=2
         )
         count = 1
     spec = QuerySpec(
@@ -152,7 +151,7 @@ def stream_query(
 
 
 def _frames(query: StreamQuery, streams: Any) -> list[DataFrame]:
-    """The DataFrames of the streams in the order of FROM, with the short names of columns."""
+    """Return the DataFrames of the streams in the order of FROM, with short column names."""
     if not isinstance(streams, Mapping):
         raise PenstockError(f"streams takes a dict of name to DataFrame; {type(streams).__name__} was given.")
     frames = []
@@ -164,7 +163,7 @@ def _frames(query: StreamQuery, streams: Any) -> list[DataFrame]:
         frame = streams[stream]
         if not hasattr(frame, "mapInArrow"):
             raise PenstockError(
-                "stream_query takes Spark DataFrames; in process there is penstock.StreamQuery.run. "
+                "stream_query takes Spark DataFrames; for in-process data use penstock.StreamQuery.run. "
                 f"{type(frame).__name__} was given."
             )
         columns = []
@@ -181,17 +180,17 @@ def _frames(query: StreamQuery, streams: Any) -> list[DataFrame]:
 
 
 def _united(frames: list[DataFrame]) -> tuple[DataFrame, str]:
-    """All streams in one DataFrame, and the kind of their times: long, double or timestamp."""
+    """Return all streams as one DataFrame, and the type of their times: long, double or timestamp."""
     kinds = {_time_kind(frame, name) for frame in frames for name in ("start", "end")}
     if "timestamp" in kinds and len(kinds) > 1:
-        raise ColumnError("The times of all streams are timestamps, or none of them; convert the others.")
+        raise ColumnError("Either all streams have timestamps or none does; convert the others.")
     kind = "timestamp" if "timestamp" in kinds else "double" if "double" in kinds else "bigint"
     alike = len({frame.schema["o"].dataType.simpleString() for frame in frames}) == 1
     out = None
     for number, frame in enumerate(frames):
         thing = F.col("o") if alike else _as_term(frame)
         if isinstance(frame.schema["o"].dataType, T.StringType):
-            thing = thing.cast(T.StringType())  # terms are compared and sorted by their letters
+            thing = thing.cast(T.StringType())  # terms are compared and sorted as strings
         part = frame.select(
             F.col("s").cast("string").alias("s"),
             F.col("p").cast("string").alias("p"),
@@ -219,7 +218,7 @@ def _time_kind(frame: DataFrame, name: str) -> str:
 
 
 def _as_term(frame: DataFrame) -> Any:
-    """Objects as texts in N-Triples syntax, where streams have objects of different types."""
+    """Return objects as N-Triples text, if streams have objects of different types."""
     kind, value = frame.schema["o"].dataType, F.col("o").cast("string")
     names = {
         T.BooleanType: "boolean",
@@ -248,7 +247,7 @@ def _span(lateness: Any, unit: str) -> float:
 
 
 def _fields(query: StreamQuery, kind: str) -> T.StructType:
-    """The columns of the result."""
+    """Return the columns of the result."""
     times = {"timestamp": T.TimestampType(), "double": T.DoubleType(), "bigint": T.LongType()}[kind]
     fields = []
     for item in query.query.items:
@@ -258,7 +257,7 @@ def _fields(query: StreamQuery, kind: str) -> T.StructType:
 
 
 def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
-    """Refuse what cannot work, and have the kernels on disk before workers need them."""
+    """Reject what cannot work, and put the kernels on disk before workers need them."""
     state = spec.start()
     stamp = pa.timestamp("us", "UTC") if spec.stamps else pa.int64()
     empty = pa.table(
@@ -272,7 +271,7 @@ def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
 
 
 class QueryProcessor(EventProcessor):
-    """Runs the buckets of a `stream_query`; their state is the caches, and triples that wait."""
+    """Runs the buckets of a `stream_query`; their state is the caches and waiting triples."""
 
     kind = Querier
 
@@ -281,12 +280,12 @@ class QueryProcessor(EventProcessor):
         self.tags = tags
 
     def spec_of(self, label: int) -> QuerySpec:
-        """A bucket keeps what is of its share of the values."""
+        """Return the spec of a bucket, with its share of the values."""
         return replace(self.spec, bucket=self.tags.index(label))
 
 
 def _in_batch(united: DataFrame, spec: QuerySpec) -> DataFrame:
-    """Triples sorted by bucket and time, streamed through the operator; a bucket need not fit in memory."""
+    """Stream triples, sorted by bucket and time, through the operator; a bucket need not fit in memory."""
     dealt = T.StructType([*united.schema.fields, T.StructField(BUCKET, T.IntegerType())])
     spread = united.mapInArrow(query_dealer(spec), dealt)
     ordered = spread.repartition(spec.buckets, F.col(BUCKET)).sortWithinPartitions(BUCKET, *SORTED)

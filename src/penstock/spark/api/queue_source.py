@@ -1,7 +1,7 @@
 """The streaming source `penstock_queue`: rows of a queue server, exactly once with a checkpoint.
 
-Offsets are row numbers. The server keeps rows until they are confirmed, so that a batch can be read again,
-and Spark confirms a batch when the next one begins.
+Offsets are row numbers. The server keeps rows until they are confirmed, so a batch can be read again. Spark
+confirms a batch when the next one begins.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from penstock.queues.client import QueueClient
 from penstock.spark.runtime.session import check_workers
 
 OPTIONS = ("location", "queue", "token", "roots", "maxRowsPerTrigger", "partitions")
-FEW = 20_000  # rows for which a partition of their own is not worth a task
+FEW = 20_000  # rows; a partition with fewer is not worth a task
 
 
 @dataclass(frozen=True)
 class QueueOptions:
-    """The options of the source, checked.
+    """The checked options of the source.
 
     >>> from penstock.spark.api.queue_source import QueueOptions
     >>> QueueOptions.of({"location": "grpc://127.0.0.1:1", "queue": "q", "maxRowsPerTrigger": "10"}).most
@@ -47,7 +47,7 @@ class QueueOptions:
 
     @classmethod
     def of(cls, given: Any) -> QueueOptions:
-        """From the options of a reader; names count without regard to capitals, as everywhere in Spark."""
+        """Parse the options of a reader; names are case-insensitive, as everywhere in Spark."""
         known = {name.lower(): name for name in OPTIONS}
         options = {str(name).lower(): str(value) for name, value in dict(given).items()}
         for name in options:
@@ -56,7 +56,7 @@ class QueueOptions:
         for name in ("location", "queue"):
             if not options.get(name):
                 raise QueueError(
-                    f"penstock_queue needs the option {name!r}; location is like 'grpc://127.0.0.1:8815'."
+                    f"penstock_queue needs the option {name!r}; a location is like 'grpc://127.0.0.1:8815'."
                 )
         return cls(
             options["location"],
@@ -68,7 +68,7 @@ class QueueOptions:
         )
 
     def connect(self) -> QueueClient:
-        """A connection to the server."""
+        """Connect to the server."""
         return QueueClient(self.location, self.token, self.roots)
 
 
@@ -89,7 +89,7 @@ class Rows(InputPartition):
 
 
 def ranges(first: int, after: int, partitions: int) -> list[Rows]:
-    """A range in about equal parts, fewer if they would be small.
+    """Divide a range into about equal parts, or fewer if they would be small.
 
     >>> from penstock.spark.api.queue_source import ranges
     >>> [(part.first, part.after) for part in ranges(0, 100_000, 2)], ranges(5, 5, 2)
@@ -101,30 +101,30 @@ def ranges(first: int, after: int, partitions: int) -> list[Rows]:
 
 
 class _Reading:
-    """What the batch reader and the stream reader have in common."""
+    """Common base of the batch reader and the stream reader."""
 
     def __init__(self, options: QueueOptions) -> None:
         self.options = options
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a range, as record batches."""
+        """Return the rows of a range as record batches."""
         assert isinstance(partition, Rows)
         with self.options.connect() as client:
             yield from client.read(self.options.queue, partition.first, partition.after)
 
 
 class QueueReader(_Reading, DataSourceReader):
-    """All rows that are not confirmed, at the time of planning."""
+    """Reads all rows that are unconfirmed at planning time."""
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of the tasks."""
+        """Return the ranges of the tasks."""
         with self.options.connect() as client:
             first, after = client.offsets(self.options.queue)
         return list(ranges(first, after, self.options.partitions))
 
 
 class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Rows as they come; `maxRowsPerTrigger` of them at most in a batch."""
+    """Reads rows as they arrive, at most `maxRowsPerTrigger` per batch."""
 
     def __init__(self, options: QueueOptions) -> None:
         super().__init__(options)
@@ -135,25 +135,25 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             return client.offsets(self.options.queue)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """The first row that nobody has confirmed."""
+        """Return the first unconfirmed row."""
         return {"row": self._offsets()[0]}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxRowsPerTrigger`, if it is given."""
+        """Return `maxRowsPerTrigger`, if given."""
         return ReadAllAvailable() if self.options.most is None else ReadMaxRows(self.options.most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes from now on is for another run."""
+        """Fix the end: rows that arrive later belong to another run."""
         self._goal = self._offsets()[1]
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """How far the next batch goes."""
+        """Return the end of the next batch."""
         committed, end = self._offsets()
         first = int(start["row"])
         if first < committed:
             raise QueueError(
-                f"The checkpoint is at row {first} of {self.options.queue!r}; those before {committed} are "
-                "confirmed and gone. A queue has one consumer: has another query read it?"
+                f"The checkpoint is at row {first} of {self.options.queue!r}; rows before {committed} are "
+                "confirmed and deleted. A queue has one consumer: has another query read it?"
             )
         if self._goal is not None:
             end = min(end, self._goal)
@@ -162,35 +162,35 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return {"row": max(end, first)}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The end of the queue, by its name: what a monitor is told."""
+        """Return the end of the queue and its name, for monitors."""
         return {"queue": self.options.queue, "row": self._offsets()[1]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """The ranges of the tasks."""
+        """Return the ranges of the tasks."""
         return list(ranges(int(start["row"]), int(end["row"]), self.options.partitions))
 
     def commit(self, end: dict[str, int]) -> None:
-        """Rows before the end are in the checkpoint: the server may forget them.
+        """Confirm the rows before `end`, which are in the checkpoint; the server may delete them.
 
-        They are gone for every reader of the queue: a second query on it fails when its checkpoint is behind.
+        They are deleted for every reader: a second query on the queue fails if its checkpoint is behind.
         """
         with self.options.connect() as client:
             client.commit(self.options.queue, int(end["row"]))
 
 
 class QueueSource(DataSource):
-    """The data source `penstock_queue`; `register_queue_source` makes it known to a session."""
+    """The data source `penstock_queue`; `register_queue_source` registers it with a session."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "penstock_queue"
 
     def _checked(self) -> QueueOptions:
         return QueueOptions.of(self.options)
 
     def schema(self) -> StructType:
-        """The schema of the queue, as the server has it."""
+        """Return the schema of the queue on the server."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         options = self._checked()
@@ -198,16 +198,16 @@ class QueueSource(DataSource):
             return from_arrow_schema(client.schema(options.queue))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         return QueueReader(self._checked())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         return QueueStreamReader(self._checked())
 
 
 def register_queue_source(session: SparkSession) -> None:
-    """Make `format("penstock_queue")` known to a session.
+    """Register `format("penstock_queue")` with a session.
 
     >>> import pyarrow as pa, tempfile
     >>> from penstock.queues import QueueClient, QueueServer

@@ -1,4 +1,4 @@
-"""`reconcile`: the results that a bounded join has missed, found by a batch job afterwards."""
+"""`reconcile`: a batch job that computes the results a bounded join missed."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def reconcile(
     suffixes: tuple[str, str] = ("_left", "_right"),
     unit: str = "ms",
 ) -> DataFrame:
-    """The results that a bounded join has missed: together with its own, they are the exact join.
+    """Compute the results that a bounded join missed; together with its own they are the exact join.
 
-    A pair is missed only if one of its rows was evicted or dropped, or came late. So Spark joins the rows
-    whose key is in the archive, and the results that are known are taken away, each as often as it is there.
+    A pair is missed only if one of its rows was evicted, dropped or late. Spark joins the rows whose key is
+    in the archive, and subtracts the known results, each as often as it occurs.
 
     Parameters
     ----------
     archive
-        The rows that were evicted or dropped or came late: a DataFrame, or the path that `write_split` had.
+        The rows that were evicted, dropped or late: a DataFrame, or the archive path of `write_split`.
     left, right
-        All that the two streams have brought, as batch DataFrames.
+        The complete input of both streams, as batch DataFrames.
     on, time, within, suffixes, unit
-        As they were given to `bounded_join`.
+        The same values as for `bounded_join`.
     results
-        The results of the query: a DataFrame, or the path that `write_split` had.
+        The results of the query: a DataFrame, or the results path of `write_split`.
 
     Returns
     -------
-    Rows with the columns of the join. Entries of maps are compared in the order in which they stand.
+    Rows with the columns of the join. Map entries are compared in the order in which they are stored.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def reconcile(
     _check_batch(right, "right")
     window = window_of(within)
     if not isinstance(window, Within):
-        raise PenstockError(f"within={within!r} is not a window of time, as a bounded join on Spark has it.")
+        raise PenstockError(f"within={within!r} is not a window of time, as bounded_join on Spark uses it.")
     keys = keys_of(left, right, on)
     times, unit, dtype = times_of(left, right, time, unit)
     sides = sides_of(left, right, keys, times, suffixes)
@@ -91,7 +91,7 @@ def reconcile(
     if EVENT in lost.columns:
         lost = lost.filter(F.col(EVENT) != RESULT)
 
-    # On their way columns are known by numbers, for a user's names may be anything.
+    # Columns are renamed to numbers meanwhile, because user names may be anything.
     gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
     own = [*keys.left, *sides[LEFT].sources]
     a = _among(gone, left, keys.compared(LEFT), times[LEFT], own, 0)
@@ -105,7 +105,7 @@ def reconcile(
         missed.columns  # noqa: B018 (a remote session says now what it thinks of the columns)
     except AnalysisException as error:
         raise ColumnError(
-            "The results cannot be compared with those of an exact join, for Spark does not compare columns "
+            "The results cannot be compared with the exact join, because Spark does not compare columns "
             f"of such a type: {str(error).splitlines()[0]}"
         ) from error
     return missed.select(
@@ -114,17 +114,17 @@ def reconcile(
 
 
 def _check_batch(frame: Any, option: str) -> None:
-    """Refuse what is not a batch DataFrame."""
+    """Reject anything but a batch DataFrame."""
     if not hasattr(frame, "isStreaming") or not hasattr(frame, "exceptAll"):
         raise PenstockError(f"reconcile takes Spark DataFrames; {option} is a {type(frame).__name__}.")
     if frame.isStreaming:
         raise PenstockError(
-            f"reconcile is a batch job, and {option} is a stream; read what it has brought with spark.read."
+            f"reconcile is a batch job, but {option} is a stream; read its data with spark.read."
         )
 
 
 def _opened(given: Any, option: str, beside: DataFrame) -> DataFrame:
-    """A DataFrame, from its path if need be."""
+    """Return a DataFrame, read from its path if necessary."""
     if not isinstance(given, str | os.PathLike):
         _check_batch(given, option)
         return given
@@ -139,7 +139,7 @@ def _opened(given: Any, option: str, beside: DataFrame) -> DataFrame:
 
 
 def _check_columns(frame: DataFrame, fields: list[T.StructField], option: str, typed: bool) -> None:
-    """The columns that are needed must be there, and be what they are in the join."""
+    """Check that the required columns exist and have the types of the join."""
     for field in fields:
         if field.name not in frame.columns:
             raise ColumnError(
@@ -148,7 +148,7 @@ def _check_columns(frame: DataFrame, fields: list[T.StructField], option: str, t
         kind, given = field.dataType.simpleString(), frame.schema[field.name].dataType.simpleString()
         if typed and kind != given:
             raise ColumnError(
-                f"The column {field.name!r} of {option} is {given}, and {kind} in the join of these inputs; "
+                f"The column {field.name!r} of {option} is {given}, but {kind} in the join of these inputs; "
                 "cast it."
             )
 
@@ -156,7 +156,7 @@ def _check_columns(frame: DataFrame, fields: list[T.StructField], option: str, t
 def _among(
     gone: DataFrame, frame: DataFrame, keys: list[Column], time: str | None, names: Sequence[str], first: int
 ) -> DataFrame:
-    """The rows whose key is in the archive: their keys, their time, and their columns by numbers."""
+    """Return the rows whose key is in the archive: their keys, time, and columns renamed to numbers."""
     columns = [key.alias(f"key{i}") for i, key in enumerate(keys)]
     if time is not None:
         columns.append(F.col(quoted(time)).alias("time"))
@@ -166,7 +166,7 @@ def _among(
 
 
 def _near(kind: T.DataType, horizons: tuple[Any, Any], dtype: str) -> Column:
-    """Whether the time of a pair's right row is within the window around that of the left one."""
+    """Whether the time of a pair's right row is within the window of the left one."""
     after, before = horizons
     left, right = F.col("a.time"), F.col("b.time")
     if dtype == "float64":
@@ -185,16 +185,16 @@ def _near(kind: T.DataType, horizons: tuple[Any, Any], dtype: str) -> Column:
 
 
 def _comparable(frame: DataFrame, fields: list[T.StructField]) -> DataFrame:
-    """The columns of the join in a form that Spark compares."""
+    """Return the columns of the join in a form that Spark can compare."""
     return frame.select(
         *[_without_maps(F.col(f"out{i}"), field.dataType).alias(f"out{i}") for i, field in enumerate(fields)]
     )
 
 
 def _without_maps(value: Column, kind: T.DataType) -> Column:
-    """A value with arrays of entries in place of maps, and plain strings for collated ones, however deep.
+    """Replace maps by arrays of entries, and collated strings by plain ones, at any depth.
 
-    By a collation a row could be taken away in place of another one.
+    Under a collation, a row could be subtracted in place of another one.
     """
     if isinstance(kind, T.MapType):
         return _inside(F.map_entries(value), _entries(kind), _without_maps)
@@ -204,7 +204,7 @@ def _without_maps(value: Column, kind: T.DataType) -> Column:
 
 
 def _with_maps(value: Column, kind: T.DataType) -> Column:
-    """The counterpart; `kind` is the type with the maps."""
+    """The inverse of `_without_maps`; `kind` is the type with the maps."""
     if isinstance(kind, T.MapType):
         return F.map_from_entries(_inside(value, _entries(kind), _with_maps))
     if isinstance(kind, T.StringType) and is_collated(kind):
@@ -213,7 +213,7 @@ def _with_maps(value: Column, kind: T.DataType) -> Column:
 
 
 def _inside(value: Column, kind: T.DataType, change: Callable[[Column, T.DataType], Column]) -> Column:
-    """A value with the same change to all that it holds."""
+    """Apply a change to everything inside a value."""
     if "map<" not in kind.simpleString() and " collate " not in kind.simpleString():
         return value
     if isinstance(kind, T.ArrayType):
@@ -224,6 +224,6 @@ def _inside(value: Column, kind: T.DataType, change: Callable[[Column, T.DataTyp
 
 
 def _entries(kind: T.MapType) -> T.ArrayType:
-    """The type of the entries of a map."""
+    """Return the type of the entries of a map."""
     entry = [T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)]
     return T.ArrayType(T.StructType(entry))

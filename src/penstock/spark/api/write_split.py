@@ -1,4 +1,4 @@
-"""`write_split`: the results of a join to one place, and the rows that it could not keep to another."""
+"""`write_split`: write the results of a join to one sink, and the rows it lost to another."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def write_split(
     trigger: Mapping[str, Any] | str | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that sends the results of a join to one sink, and what it lost to another.
+    """Start a query that writes the results of a join to one sink, and the rows it lost to another.
 
-    A batch that is run again after a crash leaves one copy: each batch has a folder of its own, which is
-    written anew. Read as a whole, a path has a column `batch` besides.
+    A batch that is rerun after a crash leaves one copy: each batch has its own folder, which is overwritten.
+    Read as a whole, a path has the additional column `batch`.
 
     Parameters
     ----------
     stream
         A streaming `bounded_join(..., emit="all")`.
     results
-        A path for Parquet files, or a function of a DataFrame and the number of the batch. It gets the
-        columns of the join. A function may be called twice with the same number, after a crash.
+        A path for Parquet files, or a function of a DataFrame and the batch number. It gets the columns of
+        the join. After a crash, a function may be called twice with the same number.
     archive
-        The same for the rows that were evicted or dropped or came late; `_event` says which of these,
-        `_stream` of which side the row is, and `_at` at which time it happened. See `reconcile`.
+        The same for the rows that were evicted, dropped or late. `_event` says which of these, `_stream` is
+        the side of the row, and `_at` the time at which it happened. See `reconcile`.
     checkpoint
-        Where the query keeps its progress and its state.
+        The folder for the progress and state of the query.
     trigger
-        How often: a span such as `"10 seconds"`, or what `DataStreamWriter.trigger` takes, such as
+        How often to run: a span such as `"10 seconds"`, or what `DataStreamWriter.trigger` takes, such as
         `{"availableNow": True}`.
     query_name
-        Of the query.
+        Name of the query.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def write_split(
     _check_stream(stream)
     sinks = _sink(results, "results", stream), _sink(archive, "archive", stream)
     if isinstance(sinks[0], str) and sinks[0] == sinks[1]:
-        raise PenstockError(f"results and archive are the same path, {sinks[0]!r}; give two.")
+        raise PenstockError(f"results and archive are the same path, {sinks[0]!r}; give two different ones.")
     place = os.fspath(checkpoint) if checkpoint is not None else None
     for sink in sinks:
         if isinstance(sink, str):
@@ -111,15 +111,15 @@ def write_split(
 def _splitter(
     results: str | Callable[[DataFrame, int], None], archive: str | Callable[[DataFrame, int], None]
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch`."""
+    """Return a function for `foreachBatch`."""
 
     def split(batch: DataFrame, number: int) -> None:
-        """Both parts of a batch to their sinks, from one run of the join."""
+        """Write both parts of a batch to their sinks, from one run of the join."""
         batch.persist()
         try:
             if callable(results):
-                # A function may look at a few rows only. Buckets that no job has asked for would lose their
-                # state, and those that several jobs ask for their figures.
+                # A function may read only a few rows. Buckets that no job requests would lose their state,
+                # and buckets that several jobs request would count their metrics twice.
                 batch.write.format("noop").mode("overwrite").save()
             is_result = F.col(EVENT) == RESULT
             _write(batch.filter(is_result).drop(EVENT, STREAM, AT), number, results)
@@ -131,7 +131,7 @@ def _splitter(
 
 
 def _write(rows: DataFrame, number: int, sink: str | Callable[[DataFrame, int], None]) -> None:
-    """The rows of a batch to their sink; without rows, an empty file that tells the columns."""
+    """Write the rows of a batch to their sink; without rows, an empty file that has the columns."""
     if callable(sink):
         sink(rows, number)
     else:
@@ -139,7 +139,7 @@ def _write(rows: DataFrame, number: int, sink: str | Callable[[DataFrame, int], 
 
 
 def _check_stream(stream: Any) -> None:
-    """Refuse what is not the output of a streaming join with all its rows."""
+    """Reject anything but the output of a streaming join with emit="all"."""
     if not hasattr(stream, "isStreaming") or not hasattr(stream, "mapInArrow"):
         raise PenstockError(f"write_split takes a streaming DataFrame, not a {type(stream).__name__}.")
     missing = [name for name in (EVENT, STREAM, AT) if name not in stream.columns]
@@ -150,13 +150,13 @@ def _check_stream(stream: Any) -> None:
         )
     if not stream.isStreaming:
         raise PenstockError(
-            "write_split takes a streaming DataFrame, and this is a batch one; filter it by "
+            "write_split takes a streaming DataFrame, but this is a batch one; filter it by "
             f"{EVENT} == {RESULT!r} and write both parts."
         )
 
 
 def _sink(given: Any, option: str, stream: DataFrame) -> str | Callable[[DataFrame, int], None]:
-    """A path as text, or a function."""
+    """Return a path as text, or a function."""
     if callable(given):
         return given
     if not isinstance(given, str | os.PathLike) or not os.fspath(given):
@@ -167,8 +167,8 @@ def _sink(given: Any, option: str, stream: DataFrame) -> str | Callable[[DataFra
     clash = [name for name in stream.columns if name.lower() == BATCH]
     if clash:
         raise PenstockError(
-            f"The join has a column {clash[0]!r}, and {option} keeps each batch in a folder '{BATCH}=...', "
-            "whose name would take its place. Rename the column, or give a function."
+            f"The join has a column {clash[0]!r}, but {option} writes each batch to a folder '{BATCH}=...', "
+            "which would replace it on reading. Rename the column, or give a function."
         )
     return os.fspath(given)
 
@@ -176,23 +176,23 @@ def _sink(given: Any, option: str, stream: DataFrame) -> str | Callable[[DataFra
 def _refuse_foreign_batches(
     stream: DataFrame, path: str, checkpoint: str | None, query_name: str | None
 ) -> None:
-    """A new query starts at batch 0 again, and would write over what another query has left there."""
+    """Reject a new query, which starts at batch 0, on a path with the batches of another query."""
     spark = stream.sparkSession
     if checkpoint is None:
         general = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
         checkpoint = f"{general}/{query_name}" if general and query_name else None
-    # Asked for one path that is not there, Spark logs a page of warnings; asked for two, it does not.
+    # Spark logs a page of warnings if it reads one missing path, but not if it reads two.
     try:
         if checkpoint is not None and spark.read.text([f"{checkpoint.rstrip('/')}/metadata"] * 2).head(1):
-            return  # it goes on
+            return  # the query continues
     except AnalysisException:
         pass
     try:
         names = spark.read.parquet(path, path).columns
     except AnalysisException:
-        return  # nothing is there
+        return  # the path does not exist
     if BATCH in names:
         raise PenstockError(
-            f"{path!r} holds the batches of another query, which a query with a new checkpoint would write "
-            "over. Give another path, or the checkpoint of that query."
+            f"{path!r} holds the batches of another query; a query with a new checkpoint would overwrite "
+            "them. Give another path, or the checkpoint of that query."
         )

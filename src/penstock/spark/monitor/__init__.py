@@ -1,1 +1,1 @@
-"""What a running query finds and loses: totals, advice, the terminal, and metrics for Prometheus."""
+"""Monitoring of running queries: totals, advice, the terminal view, and Prometheus metrics."""

@@ -1,7 +1,7 @@
-"""`PipelineMonitor`: what a running join finds and loses, in the terminal and for Prometheus.
+"""`PipelineMonitor`: live metrics of running joins, in the terminal and for Prometheus.
 
-Spark hands the figures of every batch to a listener. Here they are added up in `RunningTotals`, which feeds
-the terminal and Prometheus.
+Spark passes the metrics of every batch to a listener. `RunningTotals` adds them up for the terminal and
+Prometheus.
 """
 
 from __future__ import annotations
@@ -31,29 +31,27 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 LOG = logging.getLogger(__name__)
-PATIENCE = 10.0  # seconds to wait for what Spark has still to tell of a query that is over
+PATIENCE = 10.0  # seconds to wait for Spark's last events on a finished query
 
 
 class PipelineMonitor:
-    """Watches the joins of a session while the block runs, and shows and adds up their figures.
+    """Watches the joins of a session while the block runs, and shows and adds up their metrics.
 
     Parameters
     ----------
     spark
         The session.
     name
-        The `name` that was given to `bounded_join` or another operator. Those of one name are added up; of
-        their queries the hits of lookups are told too, and what waits in queues.
+        The `name` given to `bounded_join` or another operator. Operators of the same name are added up. For
+        their queries, the hits of lookups and the rows waiting in queues are shown too.
     console
-        A rich console that shows a live table. By default the error output if that is a terminal; with
-        `False` nothing is shown.
+        A rich console that shows a live table. Default: stderr if it is a terminal. `False` shows nothing.
     prometheus_port
-        Where Prometheus finds the figures as `penstock_*`; 0 takes a free port, see `url`. By default nothing
-        listens.
+        Port for Prometheus, with metrics named `penstock_*`; 0 picks a free port, see `url`. Default: none.
     address
-        Of the interface to listen on; beyond this machine, if so wanted, with `"0.0.0.0"`.
+        Address to listen on. Default: this machine only; use `"0.0.0.0"` to allow others.
     record
-        A file to which the figures of each batch are appended, a JSON object a line; `penstock dashboard`
+        A file to which the metrics of each batch are appended, one JSON object per line; `penstock dashboard`
         shows it live.
 
     Examples
@@ -96,10 +94,10 @@ class PipelineMonitor:
             )
         self._boards: list[Board] = []
         self._news = threading.Condition()
-        self._begun: set[str] = set()  # runs of queries that Spark has told of
+        self._begun: set[str] = set()  # runs of queries that Spark has reported
         self._ended: set[str] = set()
-        self._ours: set[str] = set()  # those with a join of this name
-        self._warned: set[tuple[str, str]] = set()  # runs, and of what the log has word
+        self._ours: set[str] = set()  # runs with a join of this name
+        self._warned: set[tuple[str, str]] = set()  # runs, and the kinds of warnings already logged
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> PipelineMonitor:
@@ -119,33 +117,33 @@ class PipelineMonitor:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """The figures of all batches so far, the estimated recall, and what each bucket has evicted.
+        """The metrics of all batches so far, the estimated recall, and the evictions of each bucket.
 
-        `recall` is None where it is unknown; with `recall_at_most` it is an upper bound.
+        `recall` is None if it is unknown; with `recall_at_most` it is an upper bound.
         """
         with self._news:
             return self._totals.totals()
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The figures of each of the last thousand batches."""
+        """The metrics of each of the last thousand batches."""
         with self._news:
             return list(self._totals.history)
 
     def __rich__(self) -> RenderableType:
-        """The table that is shown."""
+        """Return the live table."""
         with self._news:
             totals = self._totals
             return View(self.name, self.state, totals.streams, list(totals.history)[-8:], totals.totals())
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The names of the streams whose figures these are."""
+        """The names of the streams of these metrics."""
         with self._news:
             return self._totals.streams
 
     def _progressed(self, progress: Any) -> None:
-        """A batch is done."""
+        """Handle a finished batch."""
         figures = figures_of(progress, self.name)
         with self._news:
             self._begun.add(str(progress["runId"]))
@@ -167,7 +165,7 @@ class PipelineMonitor:
             self._news.notify_all()
 
     def _warn(self, run: str) -> None:
-        """Log, once per query, that many of its rows come late, or that its sample is biased."""
+        """Log, once per query, that many of its rows are late, or that its sample is biased."""
         last = self._totals.history[-1]
         found = {
             "late": last["late_share"] > MOST_LATE and self._totals.late_advice(),
@@ -184,19 +182,19 @@ class PipelineMonitor:
             self._begun.add(run)
 
     def _terminated(self, run: str, error: str | None) -> None:
-        """A query is over, well or not; the monitor goes on, for it may be started again."""
+        """Handle the end of a query; the monitor continues, because the query may be restarted."""
         with self._news:
             self._ended.add(run)
-            # One that fails before its first batch does not tell whether it has a join of this name.
+            # A query that fails before its first batch does not say whether it has a join of this name.
             if run in self._ours or (error and not self._ours):
                 self.state = f"failed: {error.splitlines()[0]}" if error else "stopped"
                 self._tell({"state": self.state})
             self._news.notify_all()
 
     def serve(self, port: int = 0, address: str = "127.0.0.1") -> Dashboard:
-        """Serve a live page of the figures, on this machine unless told otherwise; `url` of what is returned.
+        """Serve a live page of the metrics, by default on this machine only; see `url` of the result.
 
-        It shows and changes nothing. It ends with the monitor's block, or when it is closed.
+        The page is read-only. It ends with the monitor's block, or when it is closed.
 
         >>> import urllib.request
         >>> from penstock.spark.monitor.pipeline import PipelineMonitor
@@ -215,23 +213,23 @@ class PipelineMonitor:
         return served
 
     def _told(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch as pages and files are told of it."""
+        """Return a batch in the form that pages and files use."""
         about = {"state": self.state, "streams": list(self._totals.streams), "advice": self._totals.advice()}
         return batch | about
 
     def _tell(self, told: dict[str, Any]) -> None:
-        """Tell pages and the file of a batch, or of a state alone."""
+        """Send a batch, or only a state, to pages and the file."""
         for board in self._boards:
             board.post(told)
         if self._record is not None:
             write_line(self._record, told)
 
     def _wait(self) -> None:
-        """Spark tells of a batch a little later; wait for the last words on queries that are over."""
+        """Wait for Spark's last events on finished queries, which arrive a little late."""
         end = time.monotonic() + PATIENCE
         try:
             active = {str(query.runId) for query in self._spark.streams.active}
-        except Exception:  # the session is gone, and will say no more
+        except Exception:  # the session has ended
             return
         with self._news:
             self._news.wait_for(
@@ -240,18 +238,18 @@ class PipelineMonitor:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Hear what Spark tells."""
+        """Listen to Spark's events."""
         listener = _Listener(self)
         self._spark.streams.addListener(listener)
         try:
             yield
         finally:
-            with contextlib.suppress(Exception):  # the session may be gone
+            with contextlib.suppress(Exception):  # the session may have ended
                 self._spark.streams.removeListener(listener)
 
     @contextlib.contextmanager
     def _shown(self) -> Iterator[None]:
-        """Show the table, if there is where to."""
+        """Show the table, if there is a console."""
         from rich.console import Console
         from rich.live import Live
 
@@ -277,7 +275,7 @@ class PipelineMonitor:
             server, thread = start_http_server(self._port or 0, self._address, registry)
         except OSError as error:
             raise PenstockError(
-                f"Nothing can listen on {self._address}:{self._port} ({error.strerror}); give another port, "
+                f"Cannot listen on {self._address}:{self._port} ({error.strerror}); give another port, "
                 "or 0 for a free one."
             ) from error
         host = f"[{self._address}]" if ":" in self._address else self._address
@@ -292,7 +290,7 @@ class PipelineMonitor:
 
 
 class _Listener(StreamingQueryListener):
-    """Hands Spark's events on."""
+    """Forwards Spark's events."""
 
     def __init__(self, monitor: PipelineMonitor) -> None:
         self._monitor = monitor
@@ -302,17 +300,17 @@ class _Listener(StreamingQueryListener):
         self._monitor._started(str(event.runId))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A batch is done."""
+        """Handle a finished batch."""
         self._monitor._progressed(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing to do is nothing to tell."""
+        """Do nothing while idle."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """A query is over."""
+        """Handle the end of a query."""
         self._monitor._terminated(str(event.runId), event.exception)
 
 
 def _known(number: float | None) -> float | None:
-    """A rate, or nothing where Spark does not know it."""
+    """Return a rate, or None if Spark does not know it."""
     return number if number is not None and math.isfinite(number) and number > 0 else None

@@ -1,4 +1,4 @@
-"""What the progress of a query tells besides its join: hits of lookups, and rows that wait in queues."""
+"""Extract lookup hits and waiting queue rows from a query's progress."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def beside(progress: Any) -> dict[str, Any]:
-    """`hits`, `requests`, `malformed` and `failed_keys` of the lookups of a batch.
+    """Return `hits`, `requests`, `malformed` and `failed_keys` of the lookups of a batch.
 
-    `waiting` are the rows in queues behind it. What a query does not have is left out.
+    `waiting` has the rows in queues behind it. Keys that do not apply to a query are left out.
 
     >>> from penstock.spark.monitor.progress import beside
     >>> behind = {"endOffset": '{"row": 30}', "latestOffset": '{"queue": "clicks", "row": 100}'}
@@ -36,12 +36,12 @@ def beside(progress: Any) -> dict[str, Any]:
 
 
 def is_lookup(row: Any) -> bool:
-    """Whether an observed metric is that of a `lookup_join`; a row in an event, a dict in the past."""
+    """Whether an observed metric is from a `lookup_join`; it is a row in an event, a dict in the past."""
     return row is not None and "hitCount" in (row.asDict() if hasattr(row, "asDict") else row)
 
 
 def _offset(text: str | None) -> dict[str, Any]:
-    """The offset of a source, if it is one with parts."""
+    """Return the offset of a source, if it has parts."""
     try:
         parts = json.loads(text or "null")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The figures of a monitor as a table in the terminal."""
+"""Show the metrics of a monitor as a table in the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """The table in the terminal: figures down, the last batches and all of them across."""
+    """The table in the terminal: metrics as rows, the last batches and the totals as columns."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class View:
         self.batches, self.totals = batches, totals
 
     def __rich_console__(self, console: Console, options: Any) -> Iterator[RenderableType]:
-        """As many batches as there is room for."""
+        """Render as many batches as fit."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -54,7 +54,7 @@ class View:
 
 
 def _count(number: float | None) -> str:
-    """A number in few characters: 98,765 or 1.2 M."""
+    """Format a number in few characters: 98,765 or 1.2 M."""
     if number is None:
         return "–"
     for size, unit in ((1e9, "G"), (1e6, "M")):
@@ -64,7 +64,7 @@ def _count(number: float | None) -> str:
 
 
 def _bytes(number: int) -> str:
-    """A size with its unit."""
+    """Format a size with its unit."""
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if number >= 1024**power:
             return f"{number / 1024**power:.1f} {unit}"
@@ -72,7 +72,7 @@ def _bytes(number: int) -> str:
 
 
 def _memory(figures: dict[str, Any], streams: tuple[str, ...]) -> str:
-    """The share of each stream in the buffered rows, in percent that add up."""
+    """Format the share of each stream in the buffered rows, in percentages that add up to 100."""
     rows = [figures[f"buffered_{stream}"] for stream in streams]
     if not sum(rows):
         return "–"
@@ -81,7 +81,7 @@ def _memory(figures: dict[str, Any], streams: tuple[str, ...]) -> str:
 
 
 def _recall(figures: dict[str, Any]) -> str:
-    """In percent, where there is anything to find."""
+    """Format the recall in percent, if there was anything to find."""
     if figures["recall"] is None:
         return "unknown" if figures["unestimated"] else "–"
     if not (figures["results"] or figures["missed"] > 0):
@@ -90,14 +90,14 @@ def _recall(figures: dict[str, Any]) -> str:
 
 
 def _bucket(figures: dict[str, Any]) -> str:
-    """The bucket with the most evictions, and its share of them."""
+    """Format the bucket with the most evictions, and its share of them."""
     if figures["hottest_bucket"] is None:
         return "–"
     return f"{figures['hottest_bucket']}: {100 * figures['hottest_share']:.0f} %"
 
 
 def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str]]:
-    """The lines of the table: what they are called, and how they are told."""
+    """Return the rows of the table: their labels and formatters."""
     evicted = {f"evicted, {stream}": _counted(f"evicted_{stream}") for stream in streams}
     return {
         "input rows/s": _counted("rows_per_second"),
@@ -115,7 +115,7 @@ def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str
 
 
 def _lines_beside(totals: dict[str, Any]) -> dict[str, Callable[[dict[str, Any]], str]]:
-    """The lines for lookups and queues, where the query has any."""
+    """Return the rows for lookups and queues, if the query has any."""
     lines: dict[str, Callable[[dict[str, Any]], str]] = {}
     if totals["requests"]:
         lines["lookup hits"] = lambda f: _share(f.get("hits"), f.get("requests"))
@@ -134,5 +134,5 @@ def _share(part: int | None, whole: int | None) -> str:
 
 
 def _counted(name: str) -> Callable[[dict[str, Any]], str]:
-    """How a figure is told that counts something."""
+    """Return a formatter for a counter."""
     return lambda figures: _count(figures[name])

@@ -1,4 +1,4 @@
-"""What the batches of a join add up to, and the advice that follows from it."""
+"""Add up the metrics of a join's batches, and derive advice from them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.joins.sample_bias import CROWDED
 from penstock.spark.runtime.figures import MOST, Figures
 
 REMEMBERED = 1_000  # batches in the history
-HOT = 4.0  # a bucket with more than this many times its share of the evictions is worth a word
+HOT = 4.0  # a bucket with more than this many times its share of the evictions causes advice
 
 
 class RunningTotals:
-    """What the batches of a join add up to.
+    """The sums of the metrics of a join's batches.
 
     >>> from penstock.spark.monitor.totals import RunningTotals
     >>> totals = RunningTotals()
@@ -31,22 +31,22 @@ class RunningTotals:
         self._sums = Figures()
         self._batches = 0
         self._rows = 0
-        self._first, self._until = math.inf, -math.inf  # when the first batch began and the last one ended
-        self._last: dict[int, dict[str, Any]] = {}  # of each bucket, what it last said
+        self._first, self._until = math.inf, -math.inf  # start of the first batch, end of the last one
+        self._last: dict[int, dict[str, Any]] = {}  # the last report of each bucket
         self._evicted: Counter[int] = Counter()
         self._hits = self._requests = self._malformed = self._failed_keys = 0  # of lookups
         self._waiting: dict[str, int] = {}  # in queues, after the last batch
-        self._late_batches = 0  # those with many late rows
+        self._late_batches = 0  # batches with many late rows
         self._late = (0, 0.0)  # the last of these, and the share of its rows that were late
 
     def add(self, figures: dict[str, Any], **about: Any) -> None:
-        """One more batch: its figures as `figures_of` gives them, and what else is known of it."""
+        """Add a batch: its metrics from `figures_of`, and further values."""
         buckets = figures.get("buckets") or []
         for each in buckets:
             self._last[each["bucket"]] = each
             self._evicted[each["bucket"]] += _evicted(each)
         batch = Figures.from_flat(figures)
-        # A bucket without rows says nothing, and keeps what it had.
+        # A bucket without rows does not report, and keeps its last values.
         last = [Figures.from_flat(each) for each in self._last.values()]
         batch.buffered = {name: sum(each.buffered.get(name, 0) for each in last) for name in batch.buffered}
         for name in MOST:
@@ -76,7 +76,7 @@ class RunningTotals:
         )
 
     def totals(self) -> dict[str, Any]:
-        """The figures of all batches; of what is buffered the last, of the bytes the most."""
+        """Return the metrics of all batches: the last value for buffered rows, the maximum for bytes."""
         elapsed = self._until - self._first
         return self._sums.flat() | {
             "batches": self._batches,
@@ -100,45 +100,49 @@ class RunningTotals:
         return tuple(self._sums.buffered)
 
     def advice(self) -> str | None:
-        """What to do if many rows come late, a sample is biased, or one bucket has most of the evictions."""
+        """Return advice if many rows are late, a sample is biased, or one bucket has most evictions."""
         return " ".join(filter(None, (self.late_advice(), self.sample_advice(), self._hot_advice()))) or None
 
     def sample_advice(self) -> str | None:
-        """What to do if the sample of `drop_rate="unbiased"` is biased."""
+        """Return advice if the sample of `drop_rate="unbiased"` is biased."""
         return CROWDED if self._sums.crowded else None
 
     def late_advice(self) -> str | None:
-        """What to do if more than 2 % of the rows of a batch came late."""
+        """Return advice if more than 2 % of the rows of a batch were late."""
         if not self._late_batches:
             return None
         batch, share = self._late
-        others = f" So did many in {self._late_batches - 1} batches before." if self._late_batches > 1 else ""
+        others = (
+            f" Many were late in {self._late_batches - 1} earlier batches too."
+            if self._late_batches > 1
+            else ""
+        )
         shown = recall_of(self._sums)
         bound = ""
         if self._sums.unestimated:
-            bound = f" Recall is {shown}: some came later than the estimate looks back."
+            bound = f" Recall is {shown}, because some rows were too late for the estimate."
         return (
-            f"In batch {batch}, {100 * share:.0f} % of the rows came late, when partners of theirs may "
+            f"In batch {batch}, {100 * share:.0f} % of the rows came late, after their partners may "
             f"have expired.{others}{bound} Write files in order of time, read fewer of them at once "
             "(maxFilesPerTrigger), or raise lateness= or the delay of the watermark."
         )
 
     def _hot_advice(self) -> str | None:
-        """What to do if one bucket has far more than its share of the evictions."""
+        """Return advice if one bucket has far more than its share of the evictions."""
         bucket, share = _hottest(self._evicted).values()
         times = share * len(self._evicted)
         if times <= HOT:
             return None
         return (
             f"Bucket {bucket} has {100 * share:.0f} % of all evictions, {times:.1f} times its share. More "
-            "memory helps. If the bucket has many keys, so do more buckets; they do not if one key is that "
-            "hot. Such a key can be salted: a random number below n beside the key on one side, and each row "
-            "n times, once with each of these numbers, on the other."
+            "memory helps. More buckets help if the bucket has many keys, but not if a single key is that "
+            "hot. You can salt such a key: add a random number below n to the key on one side, and on the "
+            "other side repeat each row n times, once with each of these numbers."
         )
 
 
 def recall_of(figures: Figures) -> RecallEstimate:
-    """The estimated share of the exact results that was found.
+    """Return the estimated share of the exact results that was found.
 
     >>> from penstock.spark.runtime.figures import Figures
     >>> from penstock.spark.monitor.totals import recall_of
@@ -150,7 +154,7 @@ def recall_of(figures: Figures) -> RecallEstimate:
 
 
 def late_share(figures: Figures) -> float:
-    """The share of the rows that came behind the progress of their stream, or behind the watermark.
+    """Return the share of the rows that were behind the progress of their stream or the watermark.
 
     >>> from penstock.spark.runtime.figures import Figures
     >>> from penstock.spark.monitor.totals import late_share
@@ -162,22 +166,22 @@ def late_share(figures: Figures) -> float:
 
 
 def _came(figures: Figures) -> int:
-    """Rows with a key and a time."""
+    """Return the number of rows with a key and a time."""
     return sum(figures.arrived.values()) + figures.behind_watermark
 
 
 def _told(name: str, recall: RecallEstimate) -> dict[str, Any]:
-    """A recall by this name, and whether it is an upper bound."""
+    """Return a recall under this name, and whether it is an upper bound."""
     return {name: recall.value, f"{name}_at_most": recall.at_most}
 
 
 def _evicted(figures: dict[str, Any]) -> int:
-    """Rows that a bucket has evicted, of all streams."""
+    """Return the number of rows that a bucket has evicted, over all streams."""
     return sum(Figures.from_flat(figures).evicted.values())
 
 
 def _hottest(evicted: dict[int, int]) -> dict[str, Any]:
-    """The bucket with the most evictions, and its share of them."""
+    """Return the bucket with the most evictions, and its share of them."""
     whole = sum(evicted.values())
     if not whole:
         return {"hottest_bucket": None, "hottest_share": 0.0}

@@ -1,1 +1,1 @@
-"""What runs an operator on Spark: rows packed per bucket, states in the state store, results unpacked."""
+"""Run operators on Spark: rows packed per bucket, states in the state store, results unpacked."""

@@ -1,4 +1,4 @@
-"""The same join for batch DataFrames: rows sorted by time within their bucket, streamed through the operator.
+"""Run a join on batch DataFrames: rows sorted by time within their bucket, streamed through the operator.
 
 A bucket need not fit in memory: a task reads its sorted rows piece by piece.
 """
@@ -28,7 +28,7 @@ ORDER, SORT = "_penstock_order", "_penstock_sort"
 
 
 def joined_in_batch(prepared: list[DataFrame], spec: Spec, kind: type[Bucket] = Bucket) -> DataFrame:
-    """All streams in one sorted table, bucket by bucket, through the operator; output_blobs come out."""
+    """Run all streams as one sorted table, bucket by bucket, through the operator; return output blobs."""
     tags = F.array(*[F.lit(label) for label in labels(spec.buckets)])
     sides = range(len(prepared))
     hidden = list(dict.fromkeys(name for side in sides for name in _hidden(spec, side)))
@@ -66,7 +66,7 @@ def _sortable(spec: Spec, prepared: list[DataFrame]) -> T.DataType:
 
 
 def _hidden(spec: Spec, side: int) -> tuple[str, ...]:
-    """The columns of a stream by which its keys are known."""
+    """Return the columns of a stream that identify its keys."""
     return *spec.codes(side), *spec.checks(side)
 
 
@@ -75,7 +75,7 @@ def _carried(frame: DataFrame, spec: Spec, side: int) -> list[str]:
 
 
 def _runner(spec: Spec, names: list[list[str]], kind: type[Bucket]) -> Callable[[Any], Iterator[Any]]:
-    """A function for `mapInArrow` that runs the buckets of a partition one after the other."""
+    """Return a function for `mapInArrow` that runs the buckets of a partition one after the other."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bucket: Bucket | None = None
@@ -101,12 +101,12 @@ def _runner(spec: Spec, names: list[list[str]], kind: type[Bucket]) -> Callable[
 
 
 def _told(bucket: Bucket, number: int) -> pa.RecordBatch:
-    """The figures of a bucket that is done."""
+    """Return the metrics of a finished bucket."""
     return to_batch(blob_fields(None), **{FIGURES: told(number, bucket.whole)})
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The stretches of one bucket each, in a table sorted by bucket."""
+    """Return the slice of each bucket in a table sorted by bucket."""
     bucket = table[BUCKET].to_numpy()
     cuts = [0, *(np.flatnonzero(bucket[1:] != bucket[:-1]) + 1).tolist(), len(bucket)]
     for first, last in pairwise(cuts):
@@ -115,7 +115,7 @@ def _runs(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _side(rows: pa.Table, side: int, spec: Spec, names: list[str]) -> pa.Table:
-    """The rows of one side as the packer would have packed them."""
+    """Return the rows of one side as the packer would have packed them."""
     mine = rows.filter(pc.equal(rows[SIDE], side))
     columns = {name: mine[f"{side}_{i}"] for i, name in enumerate(names)}
     columns |= {name: mine[name] for name in _hidden(spec, side)}

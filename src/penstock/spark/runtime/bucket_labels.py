@@ -1,16 +1,16 @@
-"""Buckets: how many there are, and labels that put each of them into a partition of its own."""
+"""Buckets: how many there are, and labels that put each of them into a separate partition."""
 
 from __future__ import annotations
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples
 from penstock.errors import BudgetError, PenstockError
 
-LEAST_TUPLES = 16  # a share below which policies have nothing to choose from
+LEAST_TUPLES = 16  # with a smaller share, policies have nothing to choose from
 LEAST_BYTES = 16 * 1024
 
 
 def bucket_count(given: int | None, budget: Budget, partitions: int) -> int:
-    """The number of buckets: as given, or the partitions, fewer while a share would be too small.
+    """Return the number of buckets: as given, or the partitions, fewer if shares would be too small.
 
     >>> import penstock as ps
     >>> from penstock.spark.runtime.bucket_labels import bucket_count
@@ -28,10 +28,10 @@ def bucket_count(given: int | None, budget: Budget, partitions: int) -> int:
 
 
 def share(budget: Budget, buckets: int) -> Budget:
-    """What one bucket may keep."""
+    """Return the share of the budget of one bucket."""
     if isinstance(budget, Fraction):
         raise BudgetError(
-            f"{budget!r} is a share of what the whole input needs, which a stream does not tell; give Tuples "
+            f"{budget!r} is a share of what the whole input needs, unknown for a stream; give Tuples "
             "or Bytes."
         )
     part = budget.n // buckets
@@ -41,9 +41,9 @@ def share(budget: Budget, buckets: int) -> Budget:
 
 
 def labels(buckets: int) -> list[int]:
-    """Per bucket the smallest number that Spark's hash partitioning sends to partition `bucket`.
+    """Return, per bucket, the smallest number that Spark's hash partitioning sends to partition `bucket`.
 
-    Grouped by their own numbers, several buckets could share a partition and leave others idle.
+    Grouped by bucket numbers, several buckets could share a partition and leave others idle.
 
     >>> from penstock.spark.runtime.bucket_labels import labels
     >>> len(set(labels(8)))

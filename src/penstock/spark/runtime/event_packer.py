@@ -1,6 +1,6 @@
-"""Events packed into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
+"""Pack events into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
 
-A module of its own, so that workers that only pack start without Numba.
+A separate module, so that workers that only pack start without Numba.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from penstock.spark.runtime.state_log import StateLog
 
 
 class EventProcessor(StatefulProcessor):
-    """Runs the buckets of one operator, each a `kind`: packed events go in, tables come out."""
+    """Runs the buckets of one operator, each a `kind`: takes packed events, returns tables."""
 
     kind: ClassVar[Any]
 
@@ -25,15 +25,15 @@ class EventProcessor(StatefulProcessor):
         self.spec = spec
 
     def spec_of(self, label: int) -> Any:
-        """The spec of the bucket with this label."""
+        """Return the spec of the bucket with this label."""
         return self.spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark hands over the state store of this partition."""
+        """Take the state store of this partition from Spark."""
         self.state_log = StateLog(handle, self.kind)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
-        """The packed events of one bucket for one batch, or word of the query as a whole."""
+        """Process the packed events of one bucket for one batch, or the progress of the whole query."""
         if int(key[0]) == REGISTER:
             self.state_log.register(self.spec)
             return
@@ -55,4 +55,4 @@ class EventProcessor(StatefulProcessor):
         yield to_frame(blob_fields(None), **{FIGURES: json.dumps(asdict(figures))})
 
     def close(self) -> None:
-        """Nothing to give back: buckets stay remembered for the next batch."""
+        """Do nothing: buckets stay in memory for the next batch."""

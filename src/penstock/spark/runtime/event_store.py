@@ -1,8 +1,8 @@
-"""Rows that are added at the end under ascending numbers, fetched by number, and removed in any order.
+"""Rows appended under ascending numbers, fetched by number, and removed in any order.
 
-They are kept in segments. Two neighbours become one when the later has grown to the size of the earlier, so
-there are few, and a row is copied about as often as their number can double. What an operation costs follows
-the rows it is about, not those that are there.
+They are kept in segments. Two neighbours are merged when the later has grown to the size of the earlier, so
+there are few segments, and a row is copied about as often as their number can double. The cost of an
+operation depends on the rows it affects, not on all rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures of a batch: what it did in a bucket, in numbers that can be added up."""
+"""The metrics of a batch in a bucket, as numbers that can be added up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from penstock.spark.runtime.join_spec import SIDES
 
 PER_STREAM = ("arrived", "evicted", "buffered")
-LAST = ("buffered",)  # of these the last counts
-MOST = ("peak_bytes", "budget_rows", "budget_bytes")  # and of these the most; the others are added up
+LAST = ("buffered",)  # the last value counts
+MOST = ("peak_bytes", "budget_rows", "budget_bytes")  # the maximum counts; all others are added up
 
 
 def _zeros() -> dict[str, int]:
@@ -19,7 +19,7 @@ def _zeros() -> dict[str, int]:
 
 @dataclass
 class Figures:
-    """What one batch did in one bucket; some of it per stream, as `evicted_left` in flat form.
+    """Metrics of one batch in one bucket; some are per stream, such as `evicted_left` in flat form.
 
     >>> from penstock.spark.runtime.figures import Figures
     >>> figures = Figures.of(("seen", "bought"), results=3)
@@ -30,18 +30,18 @@ class Figures:
 
     arrived: dict[str, int] = field(default_factory=_zeros)
     results: int = 0
-    missed: float | None = 0.0  # about how many results the exact join would have had besides; None: unknown
-    unestimated: int = 0  # rows that may have missed more than that: their past is not remembered any more
+    missed: float | None = 0.0  # estimated number of results that were missed; None: unknown
+    unestimated: int = 0  # rows that may have missed more, because they were too late for the estimate
     evicted: dict[str, int] = field(default_factory=_zeros)
     expired: int = 0
     dropped: int = 0
-    crowded: int = 0  # buckets whose rates are not those that `drop_rate="unbiased"` assumes
+    crowded: int = 0  # buckets whose arrivals exceed the rates that `drop_rate="unbiased"` assumes
     late: int = 0  # rows behind the progress of their stream
     skipped: int = 0  # rows without a key or a time
     behind_watermark: int = 0  # late rows that a watermark drops
     buffered: dict[str, int] = field(default_factory=_zeros)
     peak_bytes: int = 0
-    budget_rows: int = 0  # what may be kept, in rows or in bytes; 0 where the budget is in the other
+    budget_rows: int = 0  # the budget, in rows or in bytes; 0 if it is given in the other
     budget_bytes: int = 0
     state_written: int = 0
     state_read: int = 0
@@ -49,13 +49,13 @@ class Figures:
 
     @classmethod
     def of(cls, streams: Iterable[str], **figures: Any) -> Figures:
-        """Figures of these streams, with what is not given at 0."""
+        """Return metrics of these streams; those not given are 0."""
         streams = list(streams)
         return cls(**{name: dict.fromkeys(streams, 0) for name in PER_STREAM} | figures)
 
     @classmethod
     def from_flat(cls, flat: Mapping[str, Any]) -> Figures:
-        """The counterpart of `flat`; what is missing is 0."""
+        """The inverse of `flat`; missing metrics are 0."""
         streams = streams_of(flat)
         given: dict[str, Any] = {
             name: {stream: flat.get(f"{name}_{stream}") or 0 for stream in streams} for name in PER_STREAM
@@ -65,14 +65,14 @@ class Figures:
         return cls(**given | ({"missed": None} if flat.get("missed", 0.0) is None else {}))
 
     def __getattr__(self, name: str) -> int:
-        """A figure of one stream by its flat name."""
+        """Return a metric of one stream by its flat name."""
         figure, _, stream = name.partition("_")
         if figure in PER_STREAM and stream in vars(self).get(figure, {}):
             return int(vars(self)[figure][stream])
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def flat(self) -> dict[str, Any]:
-        """All figures by name, each a number."""
+        """Return all metrics by name, each a number."""
         told: dict[str, Any] = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -83,7 +83,7 @@ class Figures:
         return told
 
     def add(self, later: Figures) -> None:
-        """Add the figures of a later batch; of what is buffered and of memory, the last and the most."""
+        """Add the metrics of a later batch; keep the last of buffered rows and the maximum of memory."""
         for each in fields(self):
             mine, other = getattr(self, each.name), getattr(later, each.name)
             if each.name in LAST:

@@ -1,6 +1,6 @@
 """A bucket: the operator state of one share of the keys with the payload of its tuples, in Arrow.
 
-It takes the packed rows of a batch, and gives the results, the rows that left or came late, and figures.
+It takes the packed rows of a batch, and returns the results, the rows that left or were late, and metrics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.spark.runtime.packer import CHECK, FARTHEST, KEY, TIME, from_blob,
 from penstock.spark.runtime.payload_table import PayloadTable
 
 CHUNK = 1 << 18  # results per table
-SLACK = 1.25  # rows that have left may take a quarter of what is there
+SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
 EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
@@ -61,7 +61,7 @@ class Batch:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Batch:
-        """The counterpart; refuses what is not a batch."""
+        """The inverse of `to_bytes`; rejects anything but a batch."""
         try:
             (length,) = struct.unpack_from("<Q", data)
             head = json.loads(data[8 : 8 + length])
@@ -78,23 +78,23 @@ class Batch:
 
 
 class Bucket:
-    """The state of one bucket, and the rows it keeps; here of two streams, `ManyBucket` has many."""
+    """The state of one bucket, and the rows it keeps; for two streams (`ManyBucket` is for many)."""
 
     def __init__(self, spec: Any, state: Any = None) -> None:
         self.spec = spec
         self.state = state or spec.start()
         self.payload_tables = [PayloadTable() for _ in spec.sides]
-        self.watermark = -1  # of the batch before: what is older is late by Spark's rules
+        self.watermark = -1  # of the previous batch: older rows are late by Spark's rules
         self.figures = Figures.of(spec.streams)
         self.whole = Figures.of(spec.streams)  # of all batches
-        # Rows that left when the bucket adapted, and how many per side, to be told with the next batch.
+        # Rows that left when the bucket adapted, and their number per side, reported with the next batch.
         self._unreported: list[pa.Table] = []
         self._uncounted = [0] * len(spec.sides)
 
     def process(self, batch: Batch, quiet: bool = False) -> tuple[Iterator[pa.Table], list[pa.Table]]:
-        """Run a batch; the results in tables, and the rows that left or were late (with `emit="all"`).
+        """Run a batch; return the results as tables, and with `emit="all"` the rows that left or were late.
 
-        The results must be consumed before the next batch. `quiet` is for a replay: nothing is given out.
+        The results must be consumed before the next batch. `quiet` is for a replay: it returns nothing.
         """
         figures = self.figures = Figures.of(self.spec.streams, skipped=batch.skipped)
         before = self.state.totals() | {"missed": self._missed(), "unestimated": self._unestimated()}
@@ -124,10 +124,10 @@ class Bucket:
         return results, archive
 
     def adapt(self) -> bool:
-        """Go on under the spec's budget and policy, where those of the state are others.
+        """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
 
-        The buffered tuples enter a fresh state in the order in which they came, so that a smaller budget
-        evicts and scores begin anew; the streams' progress and the sketch are kept. Says whether it did.
+        The buffered tuples enter a fresh state in order of arrival; a smaller budget evicts some, and scores
+        start afresh. The streams' progress and the sketch are kept.
         """
         old, fresh = self.state, self.spec.start()
         if old.config == fresh.config:
@@ -158,7 +158,7 @@ class Bucket:
         return state
 
     def _missed(self) -> float | None:
-        """About how many results the exact join would have had besides; None if that is not known."""
+        """Estimated number of missed results; None if unknown."""
         return float(self.state.missed)
 
     def _unestimated(self) -> int:
@@ -238,7 +238,7 @@ class Bucket:
         return pa.table(columns, names=names)
 
     def _archive(self, log: np.ndarray, first: int, times: np.ndarray) -> list[pa.Table]:
-        """The rows that were evicted or dropped, or that came late, each with the time when it happened."""
+        """Return the rows that were evicted, dropped or late, each with the time when it happened."""
         if self.spec.emit != "all":
             return []
         tables = []
@@ -274,7 +274,7 @@ class Bucket:
         return np.bincount(sides, minlength=len(self.spec.sides)).tolist()
 
     def _tidy(self) -> None:
-        """Forget the rows of tuples that have left, once they are more than a fifth or the budget is full."""
+        """Drop the rows of tuples that have left, once they exceed a fifth or the budget is full."""
         for side, payload_table in enumerate(self.payload_tables):
             rows = self.state.rows(side)
             self.figures.buffered[self.spec.streams[side]] = len(rows)
@@ -304,7 +304,7 @@ class Bucket:
 
     @classmethod
     def from_bytes(cls, spec: Any, data: bytes) -> Bucket:
-        """The counterpart; refuses what is not a bucket."""
+        """The inverse of `to_bytes`; rejects anything but a bucket."""
         try:
             length, *sizes = struct.unpack_from(f"<{1 + len(spec.sides)}Q", data)
             at = 8 * (1 + len(sizes))

@@ -1,4 +1,4 @@
-"""From DataFrames to a join: which columns are keys, times and payload, and what comes out."""
+"""Derive the schema of a join from DataFrames: keys, times, payload and output columns."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def scale_of(kinds: Sequence[T.DataType], unit: str) -> tuple[str, str]:
 
 
 def has_watermark(frame: DataFrame, time: str, stream: str) -> bool:
-    """Whether Spark tells the progress of this time; a watermark on another column is no help."""
+    """Whether Spark provides the progress of this time; a watermark on another column does not help."""
     marked = [field.name for field in frame.schema.fields if WATERMARK in (field.metadata or {})]
     if marked and time not in marked:
         raise ColumnError(
-            f"The watermark of the {stream} stream is on {marked[0]!r}, and time is {time!r}; a join "
-            "can follow a watermark on its own time only."
+            f"The watermark of the {stream} stream is on {marked[0]!r}, but time is {time!r}; a join "
+            "can only use a watermark on its time column."
         )
     return bool(marked)
 
@@ -107,7 +107,7 @@ def has_watermark(frame: DataFrame, time: str, stream: str) -> bool:
 def sides_of(
     left: DataFrame, right: DataFrame, keys: Keys, times: tuple[str, str], suffixes: Sequence[str]
 ) -> tuple[Side, Side]:
-    """The columns that go out, with suffixes where both sides have a name."""
+    """Return the output columns, with suffixes for names that both sides have."""
     rest = [
         [name for name in frame.columns if name not in names]
         for frame, names in ((left, keys.left), (right, keys.right))
@@ -137,7 +137,7 @@ def sides_of(
 
 
 def output_fields(left: DataFrame, right: DataFrame, sides: tuple[Side, Side]) -> list[T.StructField]:
-    """The columns of the results: keys once, then left, then right."""
+    """Return the columns of the results: keys once, then left, then right."""
     fields = [T.StructField(name, left.schema[name].dataType) for name in sides[0].key_sources]
     for frame, side in zip((left, right), sides, strict=True):
         for name, out in zip(side.sources, side.names, strict=True):
@@ -169,7 +169,7 @@ def field_of(frame: DataFrame, name: str, stream: str) -> T.StructField:
     """A column of a stream, or an error that says which it has."""
     names = frame.columns
     if names.count(name) > 1:
-        raise ColumnError(f"The column {name!r} of the {stream} stream is there more than once.")
+        raise ColumnError(f"The column {name!r} of the {stream} stream occurs more than once.")
     if name not in names:
         raise ColumnError(f"The {stream} stream has no column {name!r}{hint(name, names)}")
     return frame.schema[name]
@@ -181,7 +181,7 @@ def types_of(frame: DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def refuse_unpackable(fields: Sequence[T.StructField]) -> None:
-    """Refuse columns that cannot cross to Python: Arrow has no such type."""
+    """Reject columns whose type Arrow lacks, so that they cannot be passed to Python."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     for field in fields:
@@ -189,8 +189,8 @@ def refuse_unpackable(fields: Sequence[T.StructField]) -> None:
             to_arrow_type(field.dataType, timezone="UTC")
         except Exception as error:
             raise ColumnError(
-                f"The column {field.name!r} is {field.dataType.simpleString()}, a type that Spark does not "
-                "hand to Python. Cast it, or drop it before the join."
+                f"The column {field.name!r} is {field.dataType.simpleString()}, a type that Spark cannot "
+                "pass to Python. Cast it, or drop it before the join."
             ) from error
 
 
@@ -237,7 +237,7 @@ def event_time_field(kind: T.DataType) -> T.StructField:
 
 
 def row_bytes_of(fields: Sequence[T.StructField]) -> float:
-    """About what a row takes, from its types; texts and nested values are taken for 32 bytes."""
+    """Estimate the bytes of a row from its types; texts and nested values count as 32 bytes."""
     widths: dict[type[T.DataType], int] = {
         T.BooleanType: 1,
         T.ByteType: 1,
@@ -259,9 +259,9 @@ def row_bytes_of(fields: Sequence[T.StructField]) -> float:
 
 
 def refuse_kind(how: str) -> None:
-    """Inner joins only, so far."""
+    """Reject all but inner joins, which are the only ones supported so far."""
     if how != "inner":
         raise PenstockError(
-            f"how={how!r} is not there yet; how='inner' is. Rows without a match are what is left of a "
-            "stream after an anti-join with the results."
+            f"how={how!r} is not supported yet; use how='inner'. For rows without a match, anti-join a "
+            "stream with the results."
         )

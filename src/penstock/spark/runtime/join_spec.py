@@ -1,4 +1,4 @@
-"""What a worker must know of a join on Spark, and nothing that needs Spark."""
+"""The spec of a join on Spark for workers, without anything that needs Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state of its own for each stream of a bucket: for strategies that do not search several at once.
+"""A separate state for each stream of a bucket, for strategies that cannot search several at once.
 
 There is one stream, or one per value of the keys for as long as its events can still matter.
 

@@ -1,4 +1,4 @@
-"""Keys as Spark's `=` compares them: in which type, and by which values equal keys are known.
+"""Compare keys as Spark's `=` does: the common type, and the values that identify equal keys.
 
 Spark hashes nulls inside arrays and structs as if they were absent, nested arrays as if they were flat, and
 collated strings by their bytes. `identity` gives values whose hashes are equal if the keys are.
@@ -47,7 +47,7 @@ def retains_fraction(session: Any) -> bool:
 
 
 def common_type(names: tuple[str, str], kinds: Sequence[T.DataType], session: Any) -> T.DataType:
-    """The type in which Spark's `=` would compare two columns in this session; refuses what it does not.
+    """Return the type in which Spark's `=` would compare two columns; raise an error if it would not.
 
     >>> from penstock.spark.runtime.keys import common_type
     >>> from pyspark.sql.types import DecimalType, IntegerType
@@ -70,7 +70,7 @@ def common_type(names: tuple[str, str], kinds: Sequence[T.DataType], session: An
         if is_collated(left) or is_collated(right):
             raise ColumnError(
                 f"The keys {names[0]!r} ({left.simpleString()}) and {names[1]!r} ({right.simpleString()}) "
-                "have different collations, which Spark does not compare with each other. Give both one "
+                "have different collations, which Spark cannot compare. Give both one "
                 f"collation, such as .cast('string collate {_collation(left)}')."
             )
         return T.StringType()
@@ -149,16 +149,16 @@ def is_collated(kind: T.DataType) -> bool:
 
 
 def refuse_collated(name: str, kind: T.DataType, operator: str) -> None:
-    """For operators that compare the bytes of strings: a collation would be ignored without a word."""
+    """Reject collated strings for operators that compare bytes and would silently ignore the collation."""
     if is_collated(kind):
         raise ColumnError(
-            f"{operator} compares the bytes of strings, and the column {name!r} is {kind.simpleString()}. "
-            "Cast it to 'string', after lower() or rtrim() if these are to be the same."
+            f"{operator} compares the bytes of strings, but the column {name!r} is {kind.simpleString()}. "
+            "Cast it to 'string', after lower() or rtrim() if case or trailing spaces should not matter."
         )
 
 
 def _refuse_incomparable(name: str, kind: T.DataType) -> None:
-    """Refuse what Spark's `=` does not compare, however deep it is."""
+    """Reject types that Spark's `=` does not compare, at any depth."""
     if isinstance(kind, T.MapType):
         raise ColumnError(f"A map cannot be a join key: {name!r}. Use its entries or a hash of them.")
     if isinstance(kind, T.VariantType | T.CalendarIntervalType | T.YearMonthIntervalType | T.NullType):
@@ -171,7 +171,7 @@ def _refuse_incomparable(name: str, kind: T.DataType) -> None:
 
 
 def identity(column: Column, kind: T.DataType) -> Column:
-    """A value that is the same for equal keys only, and whose hash tells them apart.
+    """Return a value that is equal for equal keys only, and whose hash distinguishes them.
 
     >>> from penstock.spark.runtime.keys import identity
     >>> from pyspark.sql.functions import col, xxhash64
@@ -207,9 +207,9 @@ def collation_key(column: Column, kind: T.DataType) -> Column:
         return ClassicColumn(spark.classic.ExpressionUtils.column(found))
     except Exception as error:
         raise ColumnError(
-            f"A key is {kind.simpleString()}, and this session does not tell which of such strings are "
-            "equal: only classic sessions do, not Spark Connect. Cast the keys of all streams to 'string', "
-            "after lower() or rtrim() if these are to be the same."
+            f"A key is {kind.simpleString()}, and this session cannot say which of these strings are "
+            "equal: only classic sessions can, not Spark Connect. Cast the keys of all streams to 'string', "
+            "after lower() or rtrim() if case or trailing spaces should not matter."
         ) from error
 
 

@@ -23,14 +23,14 @@ PACKED_LOOKUP = f"{LABEL} int, {TASK} int, {PIECE} int, {BLOB} binary"
 
 
 class Remembered(NamedTuple):
-    """A bucket as this worker last had it."""
+    """A bucket as this worker last used it."""
 
     state: LookupState
     at: float  # when, in seconds
 
 
 class LookupProcessor(StatefulProcessor):
-    """Runs the buckets of a `lookup_join`. A token tells whether a remembered bucket is the current one."""
+    """Runs the buckets of a `lookup_join`. A token identifies the current version of a cached bucket."""
 
     remembered: ClassVar[dict[str, Remembered]] = {}  # by the token of its last batch
 
@@ -39,14 +39,14 @@ class LookupProcessor(StatefulProcessor):
         self.names = names
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark hands over the state store of this partition."""
+        """Take the state store of this partition from Spark."""
         self.head = handle.getValueState("head", "token string, parts int")
         self.snapshot = handle.getMapState("snapshot", "part int", "data binary")
 
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Any, timerValues: Any
     ) -> Iterator[Any]:
-        """The packed rows of one bucket for one batch."""
+        """Process the packed rows of one bucket for one batch."""
         pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
         pieces.sort(key=lambda piece: (getattr(piece, TASK), getattr(piece, PIECE)))
         events = pa.concat_tables([from_blob(getattr(piece, BLOB)) for piece in pieces])
@@ -60,7 +60,7 @@ class LookupProcessor(StatefulProcessor):
         yield to_frame(fields, **{FIGURES: json.dumps(told(before, state.stats))})
 
     def _open(self) -> LookupState:
-        """The bucket as the last batch left it, or a new one. A failed batch leaves none behind."""
+        """Return the bucket as the last batch left it, or a new one. A failed batch leaves nothing behind."""
         now = time.monotonic()
         for token, (_, at) in list(self.remembered.items()):
             if now - at > IDLE:
@@ -88,11 +88,11 @@ class LookupProcessor(StatefulProcessor):
         self.remembered[token] = Remembered(state, time.monotonic())
 
     def close(self) -> None:
-        """Buckets stay remembered for the next batch; connections go back."""
+        """Close connections; buckets stay in memory for the next batch."""
         self.lookup.source.close()
 
 
 def told(before: LookupStats, after: LookupStats) -> dict[str, float]:
-    """What a batch did: counts are those since `before`, what is cached is as it is now."""
+    """Return the metrics of a batch: counts since `before`, cached sizes as they are now."""
     first, last = before.metrics(), after.metrics()
     return {name: last[name] - (0 if name.startswith("cached") else first[name]) for name in last}

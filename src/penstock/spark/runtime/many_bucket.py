@@ -29,7 +29,7 @@ class ManyBucket(Bucket):
         return log, times
 
     def _missed(self) -> None:
-        """A sketch of pairs does not tell how many combinations were lost."""
+        """None: a sketch of pairs cannot estimate how many combinations were lost."""
 
     def _unestimated(self) -> int:
         return 0

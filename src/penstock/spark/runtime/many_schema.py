@@ -1,4 +1,4 @@
-"""From DataFrames to joins of many streams: which columns are keys, times and payload, and what comes out."""
+"""Derive the schema of a join of many streams from DataFrames: keys, times, payload and output columns."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Streams = Mapping[str, DataFrame]
 
 
 def check_streams(streams: Any) -> None:
-    """Refuse what are not two or more DataFrames, all of them streams or none."""
+    """Reject anything but two or more DataFrames, all streaming or all batch."""
     if not isinstance(streams, Mapping) or len(streams) < 2:
         given = f"a dict of {len(streams)}" if isinstance(streams, Mapping) else type(streams).__name__
         raise PenstockError(
-            "bounded_join_many takes a dict of name to DataFrame with two streams or more; "
+            "bounded_join_many takes a dict of name to DataFrame with at least two streams; "
             f"{given} was given."
         )
     for name, frame in streams.items():
@@ -41,14 +41,14 @@ def check_streams(streams: Any) -> None:
         if not hasattr(frame, "isStreaming") or not hasattr(frame, "mapInArrow"):
             raise PenstockError(
                 f"bounded_join_many takes Spark DataFrames; {name!r} is a {type(frame).__name__}. In process "
-                "there is penstock.join_many."
+                "use penstock.join_many."
             )
     kinds = {name: "streaming" if frame.isStreaming else "batch" for name, frame in streams.items()}
     if len(set(kinds.values())) > 1:
         told = ", ".join(f"{name!r} is {kind}" for name, kind in kinds.items())
         raise PenstockError(
-            f"bounded_join_many takes streaming or batch DataFrames, not some of each: {told}. A stream and "
-            "a table are joined by Spark without state."
+            f"bounded_join_many takes streaming or batch DataFrames, not some of each: {told}. Spark joins "
+            "a stream with a table without state."
         )
 
 
@@ -81,8 +81,8 @@ def key_types(streams: Streams, join: Any) -> list[T.DataType]:
             if not keeps_apart(pair, kind):
                 raise ColumnError(
                     f"The keys {one!r} ({mine.simpleString()}) and {other!r} ({theirs.simpleString()}) would "
-                    f"be compared as {kind.simpleString()} for the sake of another stream, which takes "
-                    "different keys for equal. Cast the keys of all streams to one type."
+                    f"be compared as {kind.simpleString()} because of another stream, and different keys "
+                    "would become equal. Cast the keys of all streams to one type."
                 )
         types.append(kind)
     return types
@@ -136,8 +136,8 @@ def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[
     doubled = sorted(name for name, count in Counter(everything).items() if count > 1)
     if doubled:
         raise ColumnError(
-            f"The output would have {doubled} more than once; rename columns, or the streams, whose names "
-            "stand after columns that several have."
+            f"The output would have {doubled} more than once; rename columns or streams (names of streams "
+            "are appended to columns that several streams have)."
         )
     return parts
 

@@ -1,4 +1,4 @@
-"""What a worker must know of a join of many streams on Spark, and nothing that needs Spark."""
+"""The spec of a join of many streams on Spark for workers, without anything that needs Spark."""
 
 from __future__ import annotations
 

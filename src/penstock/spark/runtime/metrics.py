@@ -1,4 +1,4 @@
-"""The figures of a running join, as metrics that Spark observes and hands to listeners with every batch.
+"""The metrics of a running join, which Spark observes and passes to listeners with every batch.
 
 At the end of a batch each bucket adds a row with its figures to its blobs. Here these rows are added up
 and removed, and the blobs are unpacked, so that nobody downstream sees either.

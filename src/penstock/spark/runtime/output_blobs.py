@@ -1,4 +1,4 @@
-"""Rows on their way out: packed into Arrow blobs, and unpacked behind all that Spark does row by row.
+"""Pack output rows into Arrow blobs, and unpack them after Spark's row-by-row processing.
 
 Millions of results are a few rows until the last step, so that taking the figures of the buckets out of the
 stream, which touches every row, costs nothing. Such a row has a blob, or the figures of a bucket.

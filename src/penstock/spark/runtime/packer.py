@@ -1,4 +1,4 @@
-"""Rows packed into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
+"""Pack rows into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
 
 A packed row has the label of its bucket, which side it is of, where it stands in the order of its side, and
 the blob: an Arrow stream with the columns `KEY`, `TIME`, `CHECK` if keys are hashed, and the payload.

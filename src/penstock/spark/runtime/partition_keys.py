@@ -1,4 +1,4 @@
-"""The values that tell the partitions of a stream apart, as numbers and as keys of a dictionary."""
+"""The values that identify the partitions of a stream, as numbers and as dictionary keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pattern at work in one bucket: events put in order, matched, and matches filled with their columns.
+"""Run a pattern in one bucket: order events, match them, and fill matches with their columns.
 
 It is driven by the streaming operator and by the batch one alike, and knows of Spark no more than that rows
 come as Arrow tables.

@@ -1,4 +1,4 @@
-"""The partitions of a bucket: one stream per value of the keys, for as long as its events can still matter.
+"""The partitions of a bucket: one stream per value of the keys, kept as long as its events can matter.
 
 All of them share one store of events. A batch takes from it the events of the partitions that it is about,
 those of its own events and those of events that leave their window, and searches them together. What a batch

@@ -1,4 +1,4 @@
-"""A pattern at work on one stream of events: matches filled with the columns of their events."""
+"""Run a pattern on one stream of events, and fill matches with the columns of their events."""
 
 from __future__ import annotations
 

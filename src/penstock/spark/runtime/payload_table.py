@@ -1,4 +1,4 @@
-"""The payload of the buffered tuples of one stream: Arrow columns, of which a tuple knows its row."""
+"""The payload of the buffered tuples of one stream: Arrow columns, addressed by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream query at work in one bucket: triples dealt out, put in order, and run through the operator.
+"""Run a stream query in one bucket: distribute triples, order them, and process them.
 
 It is driven by the streaming operator and by the batch one alike, and knows of Spark no more than that rows
 come as Arrow tables.

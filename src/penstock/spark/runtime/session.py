@@ -1,4 +1,4 @@
-"""What Penstock needs of a Spark session, set if it can be."""
+"""Check and set the options that Penstock needs in a Spark session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming DataFrames through the stateful operator: rows packed, grouped by bucket, joined."""
+"""Run streaming DataFrames through the stateful operator: rows packed, grouped by bucket, joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the arrays of a snapshot can be given to kernels, which check nothing.
+"""Check that the arrays of a snapshot are safe for kernels, which check nothing.
 
 A checksum tells of accidents on the way. It does not tell of arrays that were wrong before they were sealed,
 and an index out of range ends the process. So a restored state is looked at as a whole: every array has the

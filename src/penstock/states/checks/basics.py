@@ -1,4 +1,4 @@
-"""What all checks of a snapshot use: an error that says what is wrong, ranges, shapes, and lists that end."""
+"""Common checks of snapshots: an error that says what is wrong, ranges, shapes, and lists that end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a cache is sound: its entries, the bytes they take, and how its policy orders them."""
+"""Check a cache of a snapshot: its entries, their bytes, and the order of its policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what has been learnt of keys is sound: counts, histories, examples and the places of keys."""
+"""Check what a snapshot has learnt about keys: counts, histories, examples and positions."""
 
 from __future__ import annotations
 

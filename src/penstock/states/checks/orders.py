@@ -1,4 +1,4 @@
-"""Whether structures that order tuples are sound: queues, heaps, sorted lists, tournaments, rings."""
+"""Check structures of a snapshot that order tuples: queues, heaps, sorted lists, tournaments, rings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the models of HEEB are sound, and what has been learnt of them, in joins and in caches."""
+"""Check the models of HEEB in a snapshot, given or learnt, in joins and in caches."""
 
 from __future__ import annotations
 

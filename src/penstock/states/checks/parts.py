@@ -1,4 +1,4 @@
-"""The table of checks: what is looked at in each structure that a state is made of.
+"""The table of checks for each structure that a state consists of.
 
 A structure is a named tuple of arrays. Its parts are looked at before itself, each by the check that its
 class has here; a structure all of whose arrays may have any value has an entry too, which says so.

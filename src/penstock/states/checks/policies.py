@@ -1,4 +1,4 @@
-"""Whether the states of the policies of joins are sound, beyond the structures that they are made of."""
+"""Check the policy states of joins in a snapshot, beyond the structures they consist of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the store of a join is sound: its tuples, pools, rings of arrivals and chains of keys."""
+"""Check the store of a join in a snapshot: its tuples, pools, rings of arrivals and chains of keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what joins keep besides a store is sound: progress, what was lost, the index of many joins."""
+"""Check what joins keep besides a store in a snapshot: progress, loss sketch, index of many joins."""
 
 from __future__ import annotations
 
