@@ -7,7 +7,7 @@ which kernels to run (see `penstock.engine.hooks`). Operators know policies only
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -104,6 +104,7 @@ class Policy:
     reads_values: ClassVar[bool] = False  # looks at the values of keys, not only at which are equal
     sees_places: ClassVar[bool] = False  # uses how near keys are that are numbers or carry one, if told
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
+    candidate_for: ClassVar[Mapping[str, int]] = {}  # operators in which `auto` tries it: lowest rank first
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property
