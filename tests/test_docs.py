@@ -180,7 +180,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_lists_the_registry() -> None:
     lines = [f"| `{kind.name}` | {kind.summary} | {kind.cost} |" for kind in ps.policies.registered()]
-    assert "\n".join(lines) in (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in readme, "the table of policies is not that of the registry; run `make format`"
 
 
 def test_the_hooks_are_all_described() -> None:
