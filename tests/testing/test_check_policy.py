@@ -36,16 +36,23 @@ from penstock.engine.hooks import enter, lowest, match_key, match_one, score
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
 from penstock.engine.store import BASE, ENTRY, SIDE, STREAM, USE
 from penstock.policies.base import CacheSetting, Policy, Setting
+from penstock.snapshots.array_checks import check_same
 
 
 class ProvenState(NamedTuple):
     queue: Queue
     bonus: np.ndarray
 
+    def check_restored(self, store, fresh):
+        check_same(self.bonus, fresh.bonus, "the bonus")
+
 
 class ProvenCache(NamedTuple):
     heap: Heap
     bonus: np.ndarray
+
+    def check_restored(self, cache, fresh):
+        check_same(self.bonus, fresh.bonus, "the bonus")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ so far off that a loop would go on for ever. What is no index (a credit, a time)
 one. All arrays are looked at as a whole, in time that grows with their size.
 """
 
-from penstock.soundness import knowledge, outlooks, policies
-from penstock.soundness.basics import (
+from penstock.snapshots.array_checks import (
     check_numbers,
     check_same,
     check_shapes,
@@ -16,10 +15,11 @@ from penstock.soundness.basics import (
     looked_over,
     sound,
 )
+from penstock.soundness import knowledge, outlooks, policies
 from penstock.soundness.caches import check_cache
 from penstock.soundness.knowledge import check_predictor
 from penstock.soundness.orders import check_queue
-from penstock.soundness.parts import CHECKS, check_parts
+from penstock.soundness.parts import CHECKS, check_parts, needs_check
 from penstock.soundness.store import check_apart, check_store
 from penstock.soundness.streams import check_flow, check_index, check_open, check_sketch
 
@@ -41,6 +41,7 @@ __all__ = [
     "check_within",
     "knowledge",
     "looked_over",
+    "needs_check",
     "outlooks",
     "policies",
     "sound",
