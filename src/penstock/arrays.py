@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any
 
@@ -168,3 +168,22 @@ def time_dtype(given: Any) -> np.dtype:
             "numbers in one unit first."
         )
     return np.dtype(np.float64 if kind == "f" else np.int64)
+
+
+def table_bytes(*parts: Any) -> int:
+    """Bytes of all arrays in nested tuples, views counted once."""
+    seen: dict[int, int] = {}
+    for array in _arrays(parts):
+        owner: Any = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        seen[id(owner)] = owner.nbytes
+    return sum(seen.values())
+
+
+def _arrays(value: Any) -> Iterator[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _arrays(part)

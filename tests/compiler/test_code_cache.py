@@ -212,6 +212,19 @@ def test_two_processes_warm_one_cache(tmp_path: Path) -> None:
     assert times_in(kernels) == before
 
 
+def test_two_processes_do_not_compile_the_same(tmp_path: Path) -> None:
+    """Whoever comes second waits for the first, and loads what that has compiled."""
+    given = os.environ | {"PYTHONPATH": str(SOURCE), "PENSTOCK_CACHE_DIR": str(tmp_path / "kernels")}
+    given["PENSTOCK_TIER"] = "compiled"
+    both = [
+        subprocess.Popen([sys.executable, "-c", OURS], env=given, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    printed = sorted(each.communicate(timeout=300)[0].split() for each in both)
+    assert printed == [["4.0", "0", "1"], ["4.0", "1", "0"]]
+    assert {path.suffix for path in (tmp_path / "kernels").iterdir()} == {".nbc"}
+
+
 def times_in(folder: Path) -> dict[Path, int]:
     """The files of a folder, and when they were written."""
     return {path: path.stat().st_mtime_ns for path in folder.iterdir()}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.joins import snapshot as snapshots
+from penstock.states import snapshot as snapshots
 from tests.compiler.forms import FORMS, in_form
 from tests.snapshots.operators import Operator, operators
 

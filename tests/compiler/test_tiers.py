@@ -137,7 +137,7 @@ import time
 import numpy as np, penstock as ps
 from penstock.engine.join_loop import drive
 from penstock.compiler import tiers
-tiers.PATIENCE = 0.0
+tiers.PATIENCE = tiers.SOON = 0.0
 state = ps.WindowJoin(within=100, budget=ps.Tuples(60), policy="fifo").start()
 began, at, longest = time.monotonic(), 0, 0.0
 while not drive.late.overloads and time.monotonic() - began < 240:

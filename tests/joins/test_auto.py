@@ -114,6 +114,7 @@ def test_a_restored_state_chooses_alike(policy: str, step: str) -> None:
     assert changed > 0
 
 
+@pytest.mark.filterwarnings("ignore::penstock.errors.LateRowsWarning")
 @pytest.mark.usefixtures("hasty")
 def test_streams_out_of_step_change_too() -> None:
     changed = 0

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.arrays import table_bytes
 from penstock.engine.store import P_BYTES, P_LIVE, P_USED
-from penstock.joins.config import table_bytes
 from penstock.payload import row_bytes
 from tests.joins.agreement import online
 

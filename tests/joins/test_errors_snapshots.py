@@ -13,8 +13,8 @@ import pytest
 
 import penstock as ps
 from penstock.errors import SnapshotError
-from penstock.joins import snapshot as snapshots
 from penstock.snapshots.encoding import encode
+from penstock.states import snapshot as snapshots
 
 # Snapshots.
 

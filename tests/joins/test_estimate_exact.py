@@ -134,6 +134,7 @@ def files(seed: int, late: float) -> tuple[list[list[Row]], list[Row]]:
     return [[arrivals[i] for i in np.flatnonzero(part == each)] for each in range(10)], arrivals
 
 
+@pytest.mark.filterwarnings("ignore::penstock.errors.LateRowsWarning")
 @pytest.mark.parametrize("late", [0.0, 0.01, 0.03, 1.0])
 @pytest.mark.parametrize("options", [{}, {"drop_rate": 0.5}, {"drop_rate": 0.5, "drop_at": "arrival"}])
 def test_out_of_order_files_do_not_flatter(late: float, options: dict[str, Any]) -> None:

@@ -15,10 +15,11 @@ from penstock.errors import PenstockError
 from penstock.joins import ManyConfig, ManyStreamState, many_state, start_many
 from penstock.window import window_of
 from tests.oracles.many_stream import simulate_many_stream
+from tests.oracles.policies import POLICIES as ORACLES
 
 EVICTED, EXPIRED, LATE = 0, 1, 3
 COLUMNS = ("k", "l")
-POLICIES = ["fifo", "lru", "lfu", "prob", "gdj", "clock", "clock-exp"]
+POLICIES = [name for name in ORACLES if ps.policies.get(name).many]
 
 Row = tuple[int, int, dict[str, Any]]  # stream, time, key by column
 
@@ -220,6 +221,7 @@ def test_times_of_floating_point_and_before_the_epoch() -> None:
     assert out.counts.tolist() == [0, 0, 1, 0]
 
 
+@pytest.mark.filterwarnings("ignore::penstock.errors.LateRowsWarning")
 def test_a_policy_in_plain_python() -> None:
     class Oldest(ps.policies.PythonPolicy):
         name = "oldest of all"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engine.store import STEPS
-from penstock.linked.run.policy_switch import settled
+from penstock.linked.run.policy_switch import switched
 from penstock.linked.run.state import LinkedState
 from penstock.linked.run.stream import QueryState
 from penstock.linked.terms import Terms, parse_term
@@ -168,7 +168,7 @@ def test_a_change_is_as_if_it_had_always_been_so(text: str, policy: str) -> None
     new = ps.policies.get(policy)
     inside.compact()
     inside.follower.change(new)
-    inside.caches = settled(inside.caches, new, _columns(inside))
+    inside.caches = switched(inside.caches, new, _columns(inside))
     other.check()
     assert len(inside.caches.rows()) == len(before)
     assert other.totals == always.totals

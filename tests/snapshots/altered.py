@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
+from penstock.states import snapshot as snapshots
 from tests.snapshots.operators import Operator, operators
 
 SECONDS = 60  # for one case; all but those that hang take some milliseconds, once kernels are compiled

@@ -13,10 +13,10 @@ from penstock import policies
 from penstock.caching import Cache
 from penstock.engine.cache_loop import Cache as Entries
 from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
 from penstock.joins import start_many
 from penstock.joins.many_state import ManyConfig, ManyState
 from penstock.patterns import snapshot as pattern_snapshots
+from penstock.states import snapshot as snapshots
 from penstock.testing import Clock
 from penstock.window import window_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
+from penstock.states import snapshot as snapshots
 from tests.snapshots.operators import names, operators
 
 VALUES = [None, -1, 0, 1.5, float("nan"), "x", b"", b"no table", (), [], {}, True, np.zeros(0), np.arange(3)]

@@ -12,9 +12,9 @@ import pytest
 import penstock.policies
 from penstock.engine.store import Store
 from penstock.errors import SnapshotError
-from penstock.joins import snapshot as snapshots
 from penstock.snapshots.array_checks import check_hash, check_lists, followed, hashed
-from penstock.soundness import needs_check
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import needs_check
 from tests.snapshots.operators import names, operators
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import table_bytes
 from penstock.budget import Tuples, budget_of
 from penstock.caching.follower import CacheFollower
 from penstock.compiler.tiers import Pace, expecting
@@ -39,10 +40,9 @@ from penstock.errors import (
     UnknownPolicyError,
     hint,
 )
-from penstock.joins.config import table_bytes
 from penstock.policies import Policy, caching_names, get
 from penstock.policies.base import CacheSetting
-from penstock.soundness import check_cache, looked_over
+from penstock.states.checks import check_cache, looked_over
 
 MOST_USES = 64  # of an entry that a policy to which the cache changes is told of
 MOST_ENTRIES = 2**31 - 2  # they are numbered with 32 bits

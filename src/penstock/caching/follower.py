@@ -11,7 +11,7 @@ from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
 from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.errors import PolicyOptionError
 from penstock.policies import Policy, caching_names, get
-from penstock.soundness import check_shapes
+from penstock.states.checks import check_shapes
 
 if TYPE_CHECKING:
     from penstock.caching.cache import Cache

@@ -16,6 +16,7 @@ counts as absent.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -38,6 +39,11 @@ from numba.core import config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
+
+try:
+    import fcntl
+except ImportError:  # no such locks here: several processes compile the same
+    fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"penstock kernel 1\n"
 _PACKAGE = __name__.partition(".")[0]
@@ -137,6 +143,29 @@ class CodeCache(_Cache):
             self._paths[sig] = self._path(sig, target_context.codegen())
         path = self._paths[sig]
         return path is not None and path.exists()
+
+    @contextlib.contextmanager
+    def alone(self, sig: Any, target_context: Any) -> Iterator[None]:
+        """Within this block no other process compiles this signature: it waits, and finds the code on disk.
+
+        Several workers of a machine need the same kernels at the same moment.
+        """
+        path = self._path(sig, target_context.codegen()) if self._enabled else None
+        if path is None or fcntl is None:
+            yield
+            return
+        lock = path.with_suffix(".lock")
+        try:
+            file = lock.open("w")
+        except OSError:  # nothing can be written here, so that nobody would find the code
+            yield
+            return
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
 
     @property
     def cache_path(self) -> str:

@@ -27,6 +27,7 @@ from penstock.compiler.notice import compiling
 from penstock.compiler.parts import Implementations, Whole
 
 PATIENCE = 1.0  # seconds of interpreting until another process is asked to compile a kernel
+SOON = 4.0  # seconds in which interpreting will be done, so that compiling meanwhile would only slow it down
 MOST = 15.0  # seconds of interpreting until a kernel is compiled here all the same
 WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at once: about what that takes
 FEW = 20_000  # items: more are compiled for at once
@@ -174,7 +175,7 @@ class Kernel(Whole):
         arguments = sigutils.normalize_signature(sig)[0]
         if arguments in self.overloads or self._cache.has(arguments, self.targetctx):
             return super().compile(sig)
-        with compiling(self.py_func.__name__):
+        with compiling(self.py_func.__name__), self._cache.alone(arguments, self.targetctx):
             return super().compile(sig)
 
     def get_ready(self, signature: Any) -> None:
@@ -194,7 +195,9 @@ class Kernel(Whole):
         if _ahead.get():
             request(self, signature)
         spent = self._spent.get(signature, 0.0)
-        return spent <= PATIENCE or (spent <= MOST and request(self, signature))
+        if spent <= PATIENCE or (spent <= SOON and work.ahead <= SOON - spent):
+            return True
+        return spent <= MOST and request(self, signature)
 
 
 def chosen_tier() -> str | None:

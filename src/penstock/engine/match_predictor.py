@@ -42,6 +42,8 @@ NEAR = CONSTANT + 1
 SCALES_OF_NEARNESS = 3
 FEATURES = NEAR + SCALES_OF_NEARNESS
 SOLVE = 64  # examples between two fits
+DEFAULT_SPAN = 0.2  # of the buffer, in arrivals over which the matches of an example are counted
+DEFAULT_MEMORY = 4_000.0  # examples that count
 LASTING = 0.6  # the share of what came ever, in the weights known beforehand; the rest is of what came lately
 MOST_FOLLOWED = 512
 

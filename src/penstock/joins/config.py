@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from penstock.arrays import table_bytes
 from penstock.budget import Budget, Bytes, Fraction, Tuples
 from penstock.engine.loss_sketch import Sketch, new_sketch
 from penstock.engine.pair_join_late import Flow, new_flow
@@ -290,22 +291,3 @@ def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
 def _sizeable(policy: Policy) -> Policy:
     """A policy with the same tables that can be built without a trace."""
     return dataclasses.replace(policy, k="stream", curve="past") if policy.needs_future else policy  # type: ignore[call-arg]
-
-
-def table_bytes(*parts: Any) -> int:
-    """Bytes of all arrays in nested tuples, views counted once."""
-    seen: dict[int, int] = {}
-    for array in _arrays(parts):
-        owner: Any = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        seen[id(owner)] = owner.nbytes
-    return sum(seen.values())
-
-
-def _arrays(value: Any) -> Iterator[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _arrays(part)

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.arrays import table_bytes
 from penstock.engine.join_loop import Batch
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
-from penstock.engine.match_predictor import MatchPredictor, attend_batch, new_predictor, teach
+from penstock.engine.match_predictor import (
+    DEFAULT_MEMORY,
+    DEFAULT_SPAN,
+    MatchPredictor,
+    attend_batch,
+    new_predictor,
+    teach,
+)
 from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.engine.store import ROWS, Store
-from penstock.joins.config import CHOOSING_SHARE, Config, table_bytes
+from penstock.joins.config import CHOOSING_SHARE, Config
 from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.policies import Policy
-from penstock.policies.learned import Learned, LearnedState
 from penstock.structures.key_positions import Places
 
 if TYPE_CHECKING:
@@ -61,7 +68,7 @@ class JoinFollower(Follower[Policy]):
         """
         if start == stop:
             return None
-        if not isinstance(self.policy, Learned):
+        if self.policy.predictor_options() is None:
             attend_batch(self.predictor, batch.stream, batch.key, batch.time, start, stop)
         if self.small:
             mine = np.flatnonzero(sampled(batch.key[start:stop], self.halvings or 0)) + start
@@ -73,8 +80,9 @@ class JoinFollower(Follower[Policy]):
         leader = self.led(stop - start, total)
         if self.race.due != due:
             for state in self.small:
-                if isinstance(state.policy, LearnedState):
-                    teach(state.policy.predictor, self.predictor)
+                small = state.running.predictor_of(state.policy)
+                if small is not None:
+                    teach(small, self.predictor)
         return leader
 
     @property
@@ -110,11 +118,12 @@ def type_of(config: Config) -> type[JoinState]:
 
 def new_predictor_for(config: Config, places: Places | None = None) -> MatchPredictor:
     """The history that a join keeps whichever policy it follows."""
-    known = next((p for p in config.policy.among() if isinstance(p, Learned)), Learned())  # type: ignore[attr-defined]
+    candidates = (policy.predictor_options() for policy in config.policy.among())  # type: ignore[attr-defined]
+    span, memory = next(filter(None, candidates), (DEFAULT_SPAN, DEFAULT_MEMORY))
     return new_predictor(
         sum(config.capacities),
-        float(known.span),
-        float(known.memory),
+        span,
+        memory,
         config.time_dtype,
         config.window.horizons,
         config.window.kind,

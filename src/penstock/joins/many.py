@@ -19,7 +19,6 @@ from penstock.engine.store import LANDMARK
 from penstock.errors import (
     BudgetError,
     PenstockError,
-    PolicyOptionError,
     UnknownPolicyError,
     WindowError,
     hint,
@@ -27,7 +26,7 @@ from penstock.errors import (
 from penstock.joins.config import fitting
 from penstock.joins.many_arrivals import Joins, ManyArrivals, joins_of, many_arrivals_of
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState, countable
-from penstock.policies import GreedyDualJoin, Policy, get, registered
+from penstock.policies import Policy, get, registered
 from penstock.window import Resolved, Rows, Window, Within, warn_unit, window_of
 
 ALLOCATIONS = ("unified", "equal", "proportional", "credit")
@@ -242,16 +241,12 @@ def check_options(
         raise UnknownPolicyError(
             f"{policy.spell()} is not defined for joins of many streams. Those that are: {works}"
         )
-    if isinstance(policy, GreedyDualJoin) and policy.method == 2:
-        raise PolicyOptionError(
-            "gdj: method=2 is not defined for joins of many streams, where a tuple may match several times "
-            "at once and has no one rank; give method 1 or 3."
-        )
+    policy.check_many()
     if allocation is None:
         allocation = policy.default_allocation(rates_known)
     if allocation not in ALLOCATIONS:
         raise PenstockError(f"allocation={allocation!r} is not known{hint(allocation, ALLOCATIONS)}")
-    if allocation == "credit" and not isinstance(policy, GreedyDualJoin):
+    if allocation == "credit" and not policy.has_credits:
         raise PenstockError(
             f"allocation='credit' goes by the credits of gdj, which {policy.name} has not; use 'unified', "
             "'equal' or 'proportional'."

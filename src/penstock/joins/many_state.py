@@ -33,12 +33,12 @@ from penstock.engine.store import (
     new_store,
 )
 from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
 from penstock.joins.config import beginning
 from penstock.joins.late import LateWatch
 from penstock.joins.many_invariants import check_many
 from penstock.policies.base import Policy, Setting
-from penstock.soundness import check_apart, check_index, check_parts, check_shapes, looked_over
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import check_apart, check_index, check_parts, check_shapes, looked_over
 from penstock.structures import key_counts
 from penstock.window import Resolved, UnitWatch
 

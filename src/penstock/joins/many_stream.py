@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.arrays import time_dtype
+from penstock.arrays import table_bytes, time_dtype
 from penstock.budget import Fraction, Tuples, budget_of
 from penstock.engine.join_loop import LOG_EVICTED
 from penstock.engine.many_index import HELD, Index
@@ -16,21 +16,14 @@ from penstock.engine.many_join_late import ManyStream, advance_many
 from penstock.engine.pair_join_late import LATE
 from penstock.engine.store import ARRIVAL, KEY, ROW, STREAM, TIME
 from penstock.errors import BudgetError, PenstockError, SnapshotError
-from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
-from penstock.joins.config import (
-    beginning,
-    behind_of,
-    check_times,
-    fitting,
-    progress_times,
-    table_bytes,
-)
+from penstock.joins.config import beginning, behind_of, check_times, fitting, progress_times
 from penstock.joins.late import LateWatch
 from penstock.joins.many import check_options, enough
 from penstock.joins.many_state import INTEGER, ManyConfig, ManyState
 from penstock.policies import get
-from penstock.soundness import check_flow, looked_over
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import check_flow, looked_over
 from penstock.window import UnitWatch, window_of
 
 

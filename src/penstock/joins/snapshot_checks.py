@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.store import COMPETE
 from penstock.joins.follower import new_predictor_for
 from penstock.policies import get
-from penstock.policies.learned import LearnedState
-from penstock.soundness import check_parts, check_shapes, check_store
+from penstock.states.checks import check_parts, check_shapes, check_store
 
 if TYPE_CHECKING:
     from penstock.joins.state import JoinState
@@ -26,7 +25,8 @@ def check_restored(state: JoinState) -> None:
     predictor = None if follower is None else new_predictor_for(config)
     if follower is not None and predictor is not None:
         check_shapes(follower.predictor, predictor, "the history")
-        policy = policy._replace(predictor=predictor) if isinstance(policy, LearnedState) else policy
+        if running.predictor_of(policy) is not None:
+            policy = running.inform(policy, predictor)
     if running.compiled and not running.needs_future:
         check_shapes(state.policy, policy, "the state of the policy")
     check_store(state.store, fresh)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.arrays import check_reach, time_numbers, whole_numbers
+from penstock.arrays import check_reach, table_bytes, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.join_loop import LOGGED, PAIRS, Batch, Out, drive
@@ -38,8 +38,7 @@ from penstock.engine.store import (
 )
 from penstock.engine.tick_loop import drive_ticks
 from penstock.errors import PenstockError
-from penstock.joins import snapshot as snapshots
-from penstock.joins.config import Config, table_bytes
+from penstock.joins.config import Config
 from penstock.joins.follower import JoinFollower
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
@@ -47,8 +46,8 @@ from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.joins.sample_bias import CROWDED, RateWatch, warn_biased
 from penstock.joins.snapshot_checks import check_restored
 from penstock.policies.base import Policy, Trace
-from penstock.policies.learned import LearnedState
-from penstock.soundness import check_open, looked_over
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import check_open, looked_over
 from penstock.structures.key_positions import Places, listed_bytes
 from penstock.window import UnitWatch
 
@@ -315,7 +314,7 @@ class JoinState:
     def _beyond(self) -> int:
         """Bytes that grow with the keys: exact counts, and the list of where keys lie."""
         listed = 0
-        if self.follower is not None and not isinstance(self.policy, LearnedState):
+        if self.follower is not None and self.running.predictor_of(self.policy) is None:
             listed = listed_bytes(self.follower.predictor.places)
         return self.running.bytes_beyond(self.policy) + listed
 
@@ -359,7 +358,7 @@ class JoinState:
         if self.follower is None:
             return snapshots.pack(self.config, self.store, self.policy, extra)
         whole = self.policy, self.follower.predictor
-        if isinstance(self.policy, LearnedState):  # whose predictor is the same
+        if self.running.predictor_of(self.policy) is not None:  # the same one
             whole = self.policy, None  # type: ignore[assignment]
         return snapshots.pack(self.config, self.store, whole, extra | {"follower": self.follower.pack()})
 

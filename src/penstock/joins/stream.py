@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import table_bytes
 from penstock.engine.join_loop import LOG_EVICTED, Batch, Out
 from penstock.engine.loss_sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
 from penstock.engine.pair_join_late import LATE, advance_to, miss
@@ -21,16 +22,16 @@ from penstock.engine.store import (
     STREAM,
     TIME,
 )
-from penstock.joins import snapshot as snapshots
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
-from penstock.joins.config import Config, beginning, check_times, progress_times, table_bytes
+from penstock.joins.config import Config, beginning, check_times, progress_times
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
 from penstock.joins.snapshot_checks import check_restored
 from penstock.joins.state import JoinState, Output
 from penstock.policies import Policy
-from penstock.soundness import check_flow, check_sketch, looked_over
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import check_flow, check_sketch, looked_over
 
 
 class StreamState(KeepsRows, JoinState):

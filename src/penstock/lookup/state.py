@@ -29,13 +29,13 @@ from penstock.errors import (
     PenstockError,
     SnapshotError,
 )
-from penstock.joins.snapshot import pack, unpack
 from penstock.lookup.events import to_events
 from penstock.lookup.keys import Keys, id_of, keys_of
 from penstock.lookup.source import Fetched, KeyRefusedError
 from penstock.lookup.stats import LookupStats
 from penstock.payload import row_bytes
-from penstock.soundness import check_shapes, check_within, looked_over
+from penstock.states.checks import check_shapes, check_within, looked_over
+from penstock.states.snapshot import pack, unpack
 
 if TYPE_CHECKING:
     from penstock.lookup.cache import LookupCache

@@ -93,6 +93,7 @@ class Policy:
     one_by_one: ClassVar[bool] = False  # admits the arrivals of a tick in order, without competition
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams
+    has_credits: ClassVar[bool] = False  # by which memory can be divided among streams
     counts_keys: ClassVar[bool] = False  # keeps key counts: in a sketch under a byte budget
     joins: ClassVar[bool] = True  # can run a join
     caches: ClassVar[bool] = False  # can run a cache, see `build_cache`
@@ -137,6 +138,17 @@ class Policy:
     def inform(self, state: Any, predictor: MatchPredictor) -> Any:
         """The same state, still empty, with what a history of the stream so far can tell it."""
         return state
+
+    def predictor_of(self, state: Any) -> MatchPredictor | None:
+        """The predictor that a state has of its own; None if the policy foresees nothing."""
+        return None
+
+    def predictor_options(self) -> tuple[float, float] | None:
+        """The span and the memory of its predictor; None if it has none."""
+        return None
+
+    def check_many(self) -> None:
+        """Refuse parameters that are not defined for joins of many streams."""
 
     def check(self, state: Any, store: Store) -> None:
         """Assert the invariants of the state."""

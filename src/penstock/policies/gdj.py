@@ -144,6 +144,7 @@ class GreedyDualJoin(Policy):
     method: int = 1
 
     name: ClassVar[str] = "gdj"
+    has_credits: ClassVar[bool] = True
     summary: ClassVar[str] = "the tuple with the least credit goes; matches earn credit"
     wins: ClassVar[str] = (
         "keys come in clusters but some are popular for good: credit remembers matches, newcomers "
@@ -157,6 +158,14 @@ class GreedyDualJoin(Policy):
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 1, "query": 0}
     caches: ClassVar[bool] = True
     weighs_costs: ClassVar[bool] = True
+
+    def check_many(self) -> None:
+        """Refuse ranks, of which a tuple has no single one there."""
+        if self.method == 2:
+            raise PolicyOptionError(
+                "gdj: method=2 is not defined for joins of many streams, where a tuple may match several "
+                "times at once and has no one rank; give method 1 or 3."
+            )
 
     def __post_init__(self) -> None:
         if isinstance(self.initial, str) and self.initial != "auto":

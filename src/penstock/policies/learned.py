@@ -10,7 +10,15 @@ import numpy as np
 
 from penstock.compiler.jit import jit
 from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
-from penstock.engine.match_predictor import MatchPredictor, attend, check_predictor, new_predictor, worth
+from penstock.engine.match_predictor import (
+    DEFAULT_MEMORY,
+    DEFAULT_SPAN,
+    MatchPredictor,
+    attend,
+    check_predictor,
+    new_predictor,
+    worth,
+)
 from penstock.engine.store import (
     ARRIVAL,
     COUNT,
@@ -68,8 +76,8 @@ class Learned(Policy):
     3
     """
 
-    span: float = 0.2
-    memory: float = 4_000.0
+    span: float = DEFAULT_SPAN
+    memory: float = DEFAULT_MEMORY
 
     name: ClassVar[str] = "learned"
     summary: ClassVar[str] = "fewest matches to come, foretold by weights learnt from the stream, goes"
@@ -110,6 +118,14 @@ class Learned(Policy):
     def inform(self, state: LearnedState, predictor: MatchPredictor) -> LearnedState:
         """All there is to know."""
         return state._replace(predictor=predictor)
+
+    def predictor_of(self, state: LearnedState) -> MatchPredictor:
+        """The one by which it scores."""
+        return state.predictor
+
+    def predictor_options(self) -> tuple[float, float]:
+        """Its parameters."""
+        return float(self.span), float(self.memory)
 
     def bytes_beyond(self, state: LearnedState) -> int:
         """The list of where keys lie, if there is one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import table_bytes
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace
 from penstock.engine.conditions import Columns
@@ -29,7 +30,6 @@ from penstock.engine.triple_search import (
     new_scratch,
 )
 from penstock.errors import BudgetError, PenstockError
-from penstock.joins.config import table_bytes
 from penstock.linked.language.parser import parse_query
 from penstock.linked.plan.plan import Plan, plan_of
 from penstock.linked.plan.tree import Tree, leaves

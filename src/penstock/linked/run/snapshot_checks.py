@@ -12,7 +12,7 @@ from penstock.engine.triple_index import HELD, LAST_USE, LINK_WIDTH, USED, Index
 from penstock.linked.plan.tree import leaves
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples
-from penstock.soundness import (
+from penstock.states.checks import (
     CHECKS,
     check_apart,
     check_numbers,

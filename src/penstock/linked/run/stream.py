@@ -12,7 +12,6 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.engine.policy_race import Choice
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
-from penstock.joins import snapshot as snapshots
 from penstock.linked.files import read_background
 from penstock.linked.language.parser import parse_query
 from penstock.linked.plan.plan import Plan, plan_of
@@ -27,7 +26,8 @@ from penstock.linked.run.state import LinkedOutput, LinkedState
 from penstock.linked.run.whole import Options, check_options, in_bytes
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples, triples_of
-from penstock.soundness import looked_over
+from penstock.states import snapshot as snapshots
+from penstock.states.checks import looked_over
 
 if TYPE_CHECKING:
     from penstock.columns import Table

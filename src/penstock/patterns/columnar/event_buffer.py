@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.patterns.batch import Batch
 from penstock.patterns.compile.values import Values, joined
-from penstock.soundness import check_numbers, sound
+from penstock.states.checks import check_numbers, sound
 
 
 class Held:

@@ -11,7 +11,7 @@ from penstock.columns import Table, column_names
 from penstock.errors import ColumnError, hint
 from penstock.patterns.language.nodes import Attr, Item
 from penstock.payload import to_arrow
-from penstock.soundness import sound
+from penstock.states.checks import sound
 
 
 class Kept:

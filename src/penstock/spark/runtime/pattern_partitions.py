@@ -24,11 +24,11 @@ from penstock.patterns.batch import type_numbers
 from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import values_of
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
-from penstock.soundness import sound
 from penstock.spark.runtime.event_store import EventStore
 from penstock.spark.runtime.packer import as_numbers, from_blob, to_blob
 from penstock.spark.runtime.partition_keys import number_partitions
 from penstock.spark.runtime.pattern_stream import MatchSpec, fill
+from penstock.states.checks import sound
 
 AXIS, TYPE = "_penstock_axis", "_penstock_type"  # times or positions, and the numbers of types
 

@@ -35,8 +35,8 @@ from penstock.policies.heeb import state as heeb_state
 from penstock.policies.heeb.cache import HeebCache
 from penstock.policies.heeb.state import WAITING, HeebState, Hopeless
 from penstock.snapshots.array_checks import FAR, check_same, check_within, sound
-from penstock.soundness.parts import CHECKS, Members, anything, checks
-from penstock.soundness.policies import check_placed
+from penstock.states.checks.parts import CHECKS, Members, anything, checks
+from penstock.states.checks.policies import check_placed
 
 WIDEST = 2.0**32  # offsets that a histogram is laid out over, one by one
 FARTHEST = 2.0**53

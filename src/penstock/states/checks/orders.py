@@ -12,8 +12,8 @@ from penstock.engine.store import ARRIVAL, BASE, COUNT, ENTRY, P_LIMIT, PLACE, S
 from penstock.engine.tournament import Tournament
 from penstock.policies.clock import Ring
 from penstock.snapshots.array_checks import FAR, check_numbers, check_same, check_within, sound
-from penstock.soundness.parts import CHECKS, Members, anything, checks
-from penstock.soundness.store import highest_key, live_tuples
+from penstock.states.checks.parts import CHECKS, Members, anything, checks
+from penstock.states.checks.store import highest_key, live_tuples
 from penstock.structures.bitset import Bitset, new_bitset
 from penstock.structures.key_heap import Ranking
 from penstock.structures.ranked_list import WIDTH, Blocks

@@ -34,9 +34,9 @@ from penstock.snapshots.array_checks import (
     check_within,
     sound,
 )
-from penstock.soundness.orders import check_queue
-from penstock.soundness.parts import CHECKS, anything, check_parts, checks
-from penstock.soundness.store import check_ends, check_links, live_tuples
+from penstock.states.checks.orders import check_queue
+from penstock.states.checks.parts import CHECKS, anything, check_parts, checks
+from penstock.states.checks.store import check_ends, check_links, live_tuples
 
 for _kind in (Expiry, Scheme, Batch):
     CHECKS[_kind] = anything  # looked at with what they belong to

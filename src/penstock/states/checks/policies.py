@@ -38,8 +38,8 @@ from penstock.snapshots.array_checks import (
     followed,
     sound,
 )
-from penstock.soundness.parts import CHECKS, Members, anything, checks
-from penstock.soundness.store import highest_key, live_tuples
+from penstock.states.checks.parts import CHECKS, Members, anything, checks
+from penstock.states.checks.store import highest_key, live_tuples
 from penstock.structures.decaying_scores import KNOWN, LENGTH, LOGGED, SINCE, VISIT, WEIGHT, Logs
 from penstock.structures.recency_list import NEWER, NOTED, OLDER, Recency
 

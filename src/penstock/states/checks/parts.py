@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from penstock.engine.store import Store
-from penstock.soundness.store import live_tuples, pool_of_tuples
+from penstock.states.checks.store import live_tuples, pool_of_tuples
 
 Check = Callable[[Any, Any, Any], None]
 Kind = TypeVar("Kind", bound=Check)
@@ -53,7 +53,7 @@ def check_for(kind: type) -> Check | None:
     """The check of a structure: that of the table, or its own; None if all it has are parts.
 
     >>> from penstock.policies.lfu import LfuState
-    >>> from penstock.soundness.parts import check_for
+    >>> from penstock.states.checks.parts import check_for
     >>> check_for(LfuState) is None
     True
     """
@@ -65,7 +65,7 @@ def needs_check(kind: type) -> bool:
 
     >>> from typing import NamedTuple
     >>> import numpy as np
-    >>> from penstock.soundness.parts import needs_check
+    >>> from penstock.states.checks.parts import needs_check
     >>> class Numbers(NamedTuple):
     ...     heap: np.ndarray
     >>> needs_check(Numbers)
@@ -86,7 +86,7 @@ class Members:
             self.pool = pool_of_tuples(around, self.slots)
             self.pools, self.rows = len(around.pools), len(around.t64)
         else:
-            from penstock.soundness.caches import live_entries
+            from penstock.states.checks.caches import live_entries
 
             self.slots = live_entries(around)
             self.pool = np.zeros(len(self.slots), np.int64)

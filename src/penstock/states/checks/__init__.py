@@ -15,13 +15,13 @@ from penstock.snapshots.array_checks import (
     looked_over,
     sound,
 )
-from penstock.soundness import knowledge, outlooks, policies
-from penstock.soundness.caches import check_cache
-from penstock.soundness.knowledge import check_predictor
-from penstock.soundness.orders import check_queue
-from penstock.soundness.parts import CHECKS, check_parts, needs_check
-from penstock.soundness.store import check_apart, check_store
-from penstock.soundness.streams import check_flow, check_index, check_open, check_sketch
+from penstock.states.checks import knowledge, outlooks, policies
+from penstock.states.checks.caches import check_cache
+from penstock.states.checks.knowledge import check_predictor
+from penstock.states.checks.orders import check_queue
+from penstock.states.checks.parts import CHECKS, check_parts, needs_check
+from penstock.states.checks.store import check_apart, check_store
+from penstock.states.checks.streams import check_flow, check_index, check_open, check_sketch
 
 __all__ = [
     "CHECKS",

@@ -31,7 +31,7 @@ from penstock.snapshots.array_checks import (
     hashed,
     sound,
 )
-from penstock.soundness.parts import checks
+from penstock.states.checks.parts import checks
 from penstock.structures.key_counts import FILLED, SKETCH, Counts
 from penstock.structures.key_history import CLOCK, KEY, LAST, History
 from penstock.structures.key_positions import LISTED, NOWHERE, Places

@@ -41,9 +41,9 @@ from penstock.snapshots.array_checks import (
     followed,
     sound,
 )
-from penstock.soundness.orders import check_positions
-from penstock.soundness.parts import CHECKS, anything, check_parts, checks
-from penstock.soundness.policies import ROUNDS, check_placed, check_tuning
+from penstock.states.checks.orders import check_positions
+from penstock.states.checks.parts import CHECKS, anything, check_parts, checks
+from penstock.states.checks.policies import ROUNDS, check_placed, check_tuning
 
 CHECKS[RandCache] = anything
 

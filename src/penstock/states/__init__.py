@@ -1,0 +1,1 @@
+"""What the states of all operators share: snapshots, and checks of the arrays that come back from one."""
