@@ -64,9 +64,10 @@ docs: setup-python  ## The documentation as a site under build/site/; links are 
 reproduce: setup  ## The experiments of the papers, and a report under reproduction/
 	@$(WITH_JAVA) $(BIN)/penstock reproduce all $(ARGS)
 
-format: setup-python  ## Format the code and fix what the linter can fix
+format: setup-python  ## Format the code, fix what the linter can fix, and write the README's table of policies
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+	@$(BIN)/python tools/policy_table.py
 
 clean:  ## Remove caches and outputs (the .venv stays)
 	@rm -rf build dist benchmarks/out artifacts spark-warehouse metastore_db derby.log \

@@ -79,6 +79,7 @@ LONG = (
     "tests/queues/test_kill",
     "tests/queues/test_damage.py",
     "tests/snapshots/",
+    "tests/testing/test_check_policy.py::test_a_compiled_policy",
     "tests/test_docs.py",
     "src/penstock/",
 )

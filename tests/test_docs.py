@@ -180,7 +180,18 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_lists_the_registry() -> None:
     lines = [f"| `{kind.name}` | {kind.summary} | {kind.cost} |" for kind in ps.policies.registered()]
-    assert "\n".join(lines) in (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in readme, "the table of policies is not that of the registry; run `make format`"
+
+
+def test_policies_to_try_are_registered() -> None:
+    page = (ROOT / "docs/choosing.md").read_text(encoding="utf-8")
+    table = page.partition("| your stream | policies to try | why |")[2].partition("\n\n")[0]
+    tried = {
+        name for row in table.splitlines() if row for name in re.findall(r"`([a-z-]+)`", row.split("|")[2])
+    }
+    assert tried
+    assert tried <= set(ps.policies.names())
 
 
 def test_the_hooks_are_all_described() -> None:

@@ -116,6 +116,7 @@ def page(kind: Any, tables: dict[str, Any]) -> str:
         f"| joins of many streams | {yes[kind.many]} |",
         f"| lookups | {yes[kind.caches]} |",
         f"| budgets in bytes | {yes[kind.counts_bytes]} |",
+        f"| candidate of `auto` by default | {tried_in(kind)} |",
         f"| paper | {kind.paper or '–'} |", "",
         "## When it wins, and when it loses", "",
         f"- **It wins** when {kind.wins}.", f"- **It loses** when {kind.loses}.", "",
@@ -126,6 +127,12 @@ def page(kind: Any, tables: dict[str, Any]) -> str:
     if any(kind.name in table.index for table in tables.values()):
         lines += ["", f"![recall of {kind.name} by budget, the other policies in grey]({kind.name}.png)"]
     return "\n".join(lines) + "\n"
+
+
+def tried_in(kind: Any) -> str:
+    """The operators in which `auto` tries a policy by default."""
+    operators = {"join": "joins", "cache": "lookups", "query": "stream queries"}
+    return ", ".join(text for name, text in operators.items() if name in kind.candidate_for) or "no"
 
 
 def standing(policy: str, stream: str, table: Any, budget: str = "20 %") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ import penstock as ps
 from penstock import caching
 from penstock.errors import BudgetError, PenstockError, PolicyOptionError, UnknownPolicyError
 from penstock.joins import follow_decisions
+from penstock.testing.cache_checks import ONLINE_CACHE_CHECKS, check_cache_accounts, check_cache_batches
 from tests.oracles.caching import cheapest_hits, clock_hits, gdj_hits, hits_of, most_hits
 
 POLICIES = ["fifo", "lru", "lfu", "prob", "lfd", "lfd:bypass=true"]
-ALL = [*POLICIES, "rand", "gdj", "clock", "clock-exp", "heeb", "heeb-hist"]
+FIXED = [name for name in ps.policies.caching_names() if not ps.policies.get(name).chooses]
+ALL = [*FIXED, "lfd:bypass=true"]
+ONLINE = [name for name in FIXED if not ps.policies.get(name).needs_future]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 traces = st.lists(st.integers(0, 9), max_size=120)
@@ -125,38 +129,21 @@ def test_the_reduction_is_that_of_the_paper() -> None:
 @settings(max_examples=30)
 @given(requests=traces, cut=st.integers(0, 120), capacity=st.integers(1, 9))
 def test_batches_change_nothing(policy: str, requests: list[int], cut: int, capacity: int) -> None:
-    keys = np.array(requests, np.int64)
-    whole = caching.replay(keys, policy, capacity, seed=3)
-    cache = caching.Cache(policy, capacity, requests=keys, seed=3)
-    parts = [cache.request(part) for part in (keys[:cut], keys[cut:])]
-    cache.check()
-    assert np.concatenate([part.hit for part in parts]).tolist() == whole.hit.tolist()
-    assert np.concatenate([part.slot for part in parts]).tolist() == whole.slot.tolist()
+    check_cache_batches(ps.policies.get(policy), np.array(requests, np.int64), cut, capacity)
 
 
-@pytest.mark.parametrize("policy", [policy for policy in ALL if not policy.startswith("lfd")])
-def test_random_requests_and_keys_that_are_forgotten(policy: str) -> None:
-    """Invariants hold after every operation, and slots say where keys are."""
-    random = np.random.default_rng(2)
-    cache = caching.Cache(policy, 7)
-    where: dict[int, int] = {}
-    for _ in range(800):
-        key = int(random.zipf(1.3) % 50)
-        if random.random() < 0.2:
-            assert cache.forget(key) == (key in where)
-            where.pop(key, None)
-        else:
-            found = cache.request([key])
-            assert bool(found.hit[0]) == (key in where)
-            slot = int(found.slot[0])
-            if found.hit[0]:
-                assert where[key] == slot
-            elif slot:
-                where = {k: s for k, s in where.items() if s != slot} | {key: slot}
-        cache.check()
-        assert set(cache.keys) == set(where)
-        assert len(cache) == len(where) <= 7
-        assert (key in cache) == (key in where)
+@pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=20)
+@given(requests=traces, capacity=st.integers(1, 9))
+def test_misses_are_accounted_for(policy: str, requests: list[int], capacity: int) -> None:
+    check_cache_accounts(ps.policies.get(policy), np.array(requests, np.int64), capacity)
+
+
+@pytest.mark.parametrize("policy", ONLINE)
+@pytest.mark.parametrize("check", ONLINE_CACHE_CHECKS, ids=lambda check: check.__name__)
+def test_online(policy: str, check: Callable[..., None]) -> None:
+    """Random requests and keys that are forgotten, and a copy in mid-stream."""
+    check(ps.policies.get(policy))
 
 
 def test_rand_evicts_every_entry_alike() -> None:

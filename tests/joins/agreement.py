@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from tests.oracles.exact import exact_pairs
 from tests.oracles.join import Outcome, simulate
+from tests.oracles.policies import POLICIES
 
 
 def online(bytes_too: bool = False) -> list[str]:
@@ -170,7 +171,7 @@ class Variant:
 
     name: str
     policies: st.SearchStrategy[Any]
-    options: Callable[[Any, Case], dict[str, Any]] = lambda policy, case: {}
+    options: Callable[[Any, Case], dict[str, Any]] = lambda policy, case: vars(policy)
     windows: str = "symmetric one-sided rows landmark"
 
     def __str__(self) -> str:
@@ -182,7 +183,7 @@ class Variant:
 
     @property
     def unified(self) -> bool:
-        return self.oracle != "age"
+        return ps.policies.get(self.oracle).unified
 
 
 def best_ages(case: Case) -> dict[str, list[float]]:
@@ -234,24 +235,17 @@ def _of_heeb(policy: Any, case: Case) -> dict[str, Any]:
 
 _GDJ = ps.policies.GreedyDualJoin
 _QUANTILES = st.sampled_from([0.0, 0.3, 0.5, 0.9, 1.0])
-VARIANTS = [
-    Variant("fifo", st.just("fifo")),
-    Variant("lru", st.just("lru")),
-    Variant("lfu", st.just("lfu")),
-    Variant("prob", st.just("prob")),
-    Variant("life", st.just("life")),
+_WITH_OPTIONS = [
     *(
         Variant(
             f"gdj method {method}",
             st.builds(_GDJ, initial=_QUANTILES, method=st.just(method)),
-            lambda policy, case: {"initial": policy.initial, "method": policy.method},
         )
         for method in (1, 2, 3)
     ),
     Variant(
         "clock",
         st.builds(ps.policies.Clock, w0=st.sampled_from([0, 0.5, 1, 2, 5])),
-        lambda policy, case: {"w0": policy.w0},
     ),
     Variant(
         "clock-exp",
@@ -261,7 +255,6 @@ VARIANTS = [
             rho=st.sampled_from([0.1, 0.5, 0.95, 0.99]),
             threshold=st.sampled_from([0.01, 0.5]),
         ),
-        lambda policy, case: {"w0": policy.w0, "rho": policy.rho, "threshold": policy.threshold},
     ),
     Variant(
         "heeb",
@@ -289,6 +282,12 @@ VARIANTS = [
     ),
     Variant("age per tuple", st.just(ps.policies.Age(k="tuple")), _of_age, "symmetric one-sided"),
 ]
+# Every other oracle is compared with its policy as the name alone gives it.
+VARIANTS = [
+    Variant(name, st.just(name))
+    for name in POLICIES
+    if name not in {variant.oracle for variant in _WITH_OPTIONS}
+] + _WITH_OPTIONS
 
 
 def assert_agrees(

@@ -19,8 +19,8 @@ from penstock.errors import PenstockError, PolicyOptionError
 from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.joins.stream import StreamState
 from penstock.reproduction.generated import crowds
+from penstock.testing import Feed, random_feed, trajectory
 from penstock.workloads import viewers_and_guide, zipf_pair
-from tests.joins.test_contract import Feed, feed, trajectory
 
 FEW = "auto:candidates=fifo/prob/lru"
 LEARNING = "auto:candidates=fifo/learned/lru"
@@ -83,7 +83,7 @@ def test_a_sample_without_the_keys_that_matter_does_not_mislead_for_long() -> No
 @settings(max_examples=10, suppress_health_check=[], deadline=None)
 @given(seed=st.integers(0, 99), cuts=st.lists(st.floats(0, 1), max_size=5))
 def test_changes_do_not_depend_on_batches(policy: str, step: str, seed: int, cuts: list[float]) -> None:
-    arrivals = feed(400, seed, keys=20)
+    arrivals = random_feed(400, seed, keys=20)
     options: dict[str, Any] = {"step": step, "seed": seed, "drop_rate": 0.2 if seed % 3 == 0 else 0.0}
     one = started(policy, **options)
     whole = trajectory(one, arrivals, [])
@@ -99,7 +99,7 @@ def test_changes_do_not_depend_on_batches(policy: str, step: str, seed: int, cut
 def test_a_restored_state_chooses_alike(policy: str, step: str) -> None:
     changed = 0
     for seed in range(6):
-        arrivals = feed(500, seed, keys=20)
+        arrivals = random_feed(500, seed, keys=20)
         original = started(policy, step=step)
         original.process(*arrivals.cut(0, 260))
         copy = ps.JoinState.restore(original.snapshot())
@@ -120,7 +120,7 @@ def test_streams_out_of_step_change_too() -> None:
     changed = 0
     for seed in range(5):
         random = np.random.default_rng(seed)
-        arrivals = feed(500, seed, keys=20)
+        arrivals = random_feed(500, seed, keys=20)
         time = arrivals.time + random.integers(-8, 9, 500)
         join = ps.WindowJoin(within=40, budget=ps.Tuples(16), policy=FEW)
         states = [join.start(lateness=5) for _ in range(2)]
@@ -145,7 +145,7 @@ def test_streams_out_of_step_change_too() -> None:
 @pytest.mark.parametrize("policy", ["lru", "prob", "life"])
 def test_a_change_is_as_if_it_had_always_been_so(policy: str) -> None:
     """Where nothing was evicted before, scores after a change are those of the policy from the beginning."""
-    arrivals = feed(400, 7, keys=9)
+    arrivals = random_feed(400, 7, keys=9)
     budget = ps.Tuples(30)
     always = ps.WindowJoin(within=25, budget=budget, policy=policy).start()
     other = ps.WindowJoin(within=25, budget=budget, policy=f"auto:candidates=fifo/{policy}").start()
@@ -229,7 +229,7 @@ def test_candidates_have_options() -> None:
     ]  # fmt: skip
     assert policy == ps.policies.Auto(policy.among(), margin=0.02) == ps.policies.get(policy.spell())
     assert pickle.loads(pickle.dumps(policy)) == policy
-    arrivals = feed(1_200, 3, keys=40)
+    arrivals = random_feed(1_200, 3, keys=40)
     state = ps.WindowJoin(40, ps.Tuples(16), policy="auto:candidates=gdj:initial=0.3/gdj:initial=0.9").start()
     state.process(*arrivals.cut(0, 700))
     state = ps.JoinState.restore(state.snapshot())
@@ -308,7 +308,7 @@ def test_in_little_memory_the_first_candidate_runs_alone() -> None:
     state = join.start(lateness=0)
     assert state.choice is not None
     assert (state.choice.policy, state.choice.sample) == ("learned", 0.0)
-    arrivals = feed(600, 3, keys=300)
+    arrivals = random_feed(600, 3, keys=300)
     state.process(*arrivals.cut(0, 600))
     state.check()
     assert state.peak_bytes <= 96 << 10

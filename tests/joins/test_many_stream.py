@@ -15,10 +15,11 @@ from penstock.errors import PenstockError
 from penstock.joins import ManyConfig, ManyStreamState, many_state, start_many
 from penstock.window import window_of
 from tests.oracles.many_stream import simulate_many_stream
+from tests.oracles.policies import POLICIES as ORACLES
 
 EVICTED, EXPIRED, LATE = 0, 1, 3
 COLUMNS = ("k", "l")
-POLICIES = ["fifo", "lru", "lfu", "prob", "gdj", "clock", "clock-exp"]
+POLICIES = [name for name in ORACLES if ps.policies.get(name).many]
 
 Row = tuple[int, int, dict[str, Any]]  # stream, time, key by column
 

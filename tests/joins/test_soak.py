@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import SnapshotError
+from penstock.testing import Feed, random_feed, trajectory
 from tests.joins.agreement import VARIANTS, Variant, assert_agrees, cases, events, online
-from tests.joins.test_contract import Feed, feed, specs, trajectory
+from tests.joins.test_contract import specs
 
 pytestmark = pytest.mark.soak
 
@@ -75,7 +76,7 @@ def test_random_operations(spec: str, step: str) -> None:
         random = np.random.default_rng(seed)
         join = random_join(spec, step, random)
         state = join.start(rates=(1.0, 2.0))
-        arrivals = feed(2_500, seed, keys=int(random.choice([3, 30, 300])), largest=2_000)
+        arrivals = random_feed(2_500, seed, keys=int(random.choice([3, 30, 300])), largest=2_000)
         at, jump = 0, 0
         while at < len(arrivals):
             stop = at + int(random.choice([0, 1, 1, 2, 5, 40]))
@@ -113,7 +114,7 @@ def test_random_operations(spec: str, step: str) -> None:
 def test_batches_with_snapshots_in_between(spec: str, step: str, seed: int, cuts: list[float]) -> None:
     random = np.random.default_rng(seed)
     join = random_join(spec, step, random)
-    arrivals = feed(300, seed, largest=500)
+    arrivals = random_feed(300, seed, largest=500)
     whole = trajectory(join.start(rates=(1.0, 1.0)), arrivals, [])
     state, pairs, log, at = join.start(rates=(1.0, 1.0)), [], [], 0
     for stop in [*sorted(int(cut * 300) for cut in cuts), 300]:
@@ -130,7 +131,7 @@ def test_batches_with_snapshots_in_between(spec: str, step: str, seed: int, cuts
 def test_damaged_snapshots(spec: str) -> None:
     """Flipped, cut, doubled or overwritten: a damaged snapshot is refused, and nothing worse happens."""
     state = ps.WindowJoin(within=30, budget=ps.Tuples(40), policy=spec, step="tick").start()
-    state.process(*feed(200, 1).cut(0, 200))
+    state.process(*random_feed(200, 1).cut(0, 200))
     data = state.snapshot()
     random = np.random.default_rng(7)
     for _ in range(10_000):

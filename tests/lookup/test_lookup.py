@@ -25,6 +25,7 @@ from penstock.errors import (
     SnapshotError,
     UnknownPolicyError,
 )
+from penstock.testing import Clock
 from tests.data import real
 
 POLICIES = ps.policies.caching_names()
@@ -223,15 +224,15 @@ def test_names_on_both_sides_and_columns(sqlite: str) -> None:
 
 
 def test_ttl_fetches_again() -> None:
-    now, asked = [0.0], []
+    clock, asked = Clock(), []
 
     def fetch_now(keys: list[int]) -> list[dict[str, float]]:
         asked.append(list(keys))
-        return [{"at": now[0]} for _ in keys]
+        return [{"at": clock.now} for _ in keys]
 
-    state = ps.LookupCache(fetch_now, key="k", budget=9, ttl="10 seconds", clock=lambda: now[0]).start()
+    state = ps.LookupCache(fetch_now, key="k", budget=9, ttl="10 seconds", clock=clock).start()
     for moment, told in ((0.0, 0.0), (10.0, 0.0), (10.5, 10.5), (20.0, 10.5), (21.0, 21.0)):
-        now[0] = moment
+        clock.now = moment
         assert state.process({"k": [1, 1]}, on="k")["at"].to_pylist() == [told, told]
     assert len(asked) == 3
     assert (state.stats.hits, state.stats.misses) == (7, 3)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
 from .join import Buffers
-from .policies import Arrival, Clock, ClockExp, Fifo, Gdj, Lfu, Lru, Now, Policy, Pool, TimeWindow
+from .policies import POLICIES, Arrival, Now, Policy, Pool, TimeWindow
 
 Join = tuple[tuple[int, str], ...]  # its participants: (stream, column)
 
@@ -72,18 +72,10 @@ def simulate_many(
     for join in joins:
         if len(join) < 2 or len({s for s, _ in join}) < len(join):
             raise ValueError("a join has two or more different streams")
-    policies: dict[str, Callable[..., Policy]] = {
-        "fifo": Fifo,
-        "lru": Lru,
-        "lfu": Lfu,
-        "prob": lambda **none: ManyProb(joins, **none),
-        "gdj": Gdj,
-        "clock": Clock,
-        "clock-exp": ClockExp,
-    }
     if policy == "gdj" and (options or {}).get("method", 1) != 1:
         raise ValueError("joins of many streams have method 1 only")
-    rules = policies[policy](**(options or {}))
+    kind = partial(ManyProb, joins) if policy == "prob" else POLICIES[policy]
+    rules = kind(**(options or {}))
 
     # Order of processing: time, stream, row.
     rows = [

@@ -13,9 +13,7 @@ from typing import Any
 
 from .join import Buffers
 from .many import Join, ManyOutcome, ManyProb, key_in
-from .policies import Arrival, Clock, ClockExp, Fifo, Gdj, Lfu, Lru, Now, Pool, TimeWindow
-
-POLICIES = {"fifo": Fifo, "lru": Lru, "lfu": Lfu, "gdj": Gdj, "clock": Clock, "clock-exp": ClockExp}
+from .policies import POLICIES, Arrival, Now, Pool, TimeWindow
 
 
 class ManyClocks(TimeWindow):

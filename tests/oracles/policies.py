@@ -112,11 +112,20 @@ class Pool:
 # Policies: a score, and what changes it. The lowest score goes, then the earliest arrival.
 
 
+POLICIES: dict[str, Callable[..., Policy]] = {}  # filled by the classes below
+
+
 class Policy:
     """The methods a policy may have; as they stand here they are those of FIFO."""
 
+    name = ""  # of the policy whose twin it is, by which it is found
     selective = False  # the newcomer itself may be the victim
     one_by_one = False  # arrivals of one tick are admitted singly, not in competition
+
+    def __init_subclass__(cls) -> None:
+        """Note down the twin of a policy; classes without a name of their own are variants of one."""
+        if "name" in vars(cls):
+            POLICIES[cls.name] = cls
 
     def prepare(self, arrivals: list[Arrival], pool_of: Sequence[Pool]) -> None:
         """Look at the streams and their pools before the first step."""
@@ -149,9 +158,13 @@ class Policy:
 class Fifo(Policy):
     """Score: arrival number."""
 
+    name = "fifo"
+
 
 class Lru(Policy):
     """Score: number of the last arrival that matched it, its own at first."""
+
+    name = "lru"
 
     def score(self, y: Arrival, now: Now) -> float:
         return y.mark
@@ -168,6 +181,8 @@ class Lru(Policy):
 class Lfu(Policy):
     """Score: how often it matched since it entered."""
 
+    name = "lfu"
+
     def score(self, y: Arrival, now: Now) -> float:
         return y.mark
 
@@ -179,6 +194,7 @@ class Lfu(Policy):
 class Prob(Policy):
     """Score: how many arrivals so far of the other stream had its key."""
 
+    name = "prob"
     selective = True
 
     def score(self, y: Arrival, now: Now) -> float:
@@ -188,12 +204,16 @@ class Prob(Policy):
 class Life(Prob):
     """Score: that count times its remaining lifetime."""
 
+    name = "life"
+
     def score(self, y: Arrival, now: Now) -> float:
         return super().score(y, now) * float(now.window.remaining(y, now))
 
 
 class Gdj(Policy):
     """Score: credit. Methods 1, 2 and 3 differ in what a match adds and takes away."""
+
+    name = "gdj"
 
     def __init__(self, initial: float = 0.9, method: int = 1) -> None:
         self.initial, self.method = initial, method
@@ -235,6 +255,7 @@ class Ring:
 class Clock(Policy):
     """No score to compare: the hand depreciates what it passes and evicts what falls too low."""
 
+    name = "clock"
     one_by_one = True
     threshold = 0.0
 
@@ -283,6 +304,8 @@ class Clock(Policy):
 class ClockExp(Clock):
     """The same with `w * rho` and a threshold above 0."""
 
+    name = "clock-exp"
+
     def __init__(self, w0: float = 1.0, rho: float = 0.95, threshold: float = 0.01) -> None:
         super().__init__(w0)
         self.rho, self.threshold = rho, threshold
@@ -298,6 +321,7 @@ class Age(Policy):
     pair, in arrivals per unit of time. With a k per tuple, k_opt of a stream is their mean.
     """
 
+    name = "age"
     one_by_one = True
 
     def __init__(self, k: Any, rate: tuple[float, float]) -> None:
@@ -340,6 +364,7 @@ class Heeb(Policy):
     A step is a tick, or an arrival of the stream that is waited for; `rates` are arrivals per unit of time.
     """
 
+    name = "heeb"
     selective = True
 
     def __init__(self, pmfs: Any, alpha: float, rates: tuple[float, float], step: str) -> None:
@@ -371,17 +396,3 @@ class Heeb(Policy):
         for d in range(1, left + 1):
             found += math.exp(-d / alpha) * self.pmfs[r](y.key, time + d)
         return factor * found
-
-
-POLICIES: dict[str, Callable[..., Policy]] = {
-    "heeb": Heeb,
-    "fifo": Fifo,
-    "lru": Lru,
-    "lfu": Lfu,
-    "prob": Prob,
-    "life": Life,
-    "gdj": Gdj,
-    "clock": Clock,
-    "clock-exp": ClockExp,
-    "age": Age,
-}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.testing import Feed, random_feed, trajectory
 from tests.joins.agreement import Case, cases
-from tests.joins.test_contract import Feed, feed, trajectory
 
 
 class MyLru(ps.policies.PythonPolicy):
@@ -133,7 +133,7 @@ def test_an_imitation_does_what_it_imitates(mine: str, step: str, data: st.DataO
 @pytest.mark.parametrize("mine", [policy.name for policy in MINE])
 def test_batches_snapshots_and_invariants(mine: str, step: str, allocation: str) -> None:
     join = ps.WindowJoin(within=20, budget=ps.Tuples(7), policy=mine, step=step, allocation=allocation)
-    arrivals = feed(90, 2, keys=5)
+    arrivals = random_feed(90, 2, keys=5)
     whole = trajectory(join.start(), arrivals, [])
     assert trajectory(join.start(), arrivals, [11, 12, 50]) == whole
     state = join.start()
@@ -162,7 +162,7 @@ def test_shared_parts_of_a_snapshot_stay_shared() -> None:
 
 def test_a_budget_in_bytes() -> None:
     state = ps.WindowJoin(within=50, budget=ps.Bytes("16 KiB"), policy="my-lfu").start()
-    arrivals = feed(400, 3, keys=60, largest=900)
+    arrivals = random_feed(400, 3, keys=60, largest=900)
     for start in range(0, 400, 20):
         state.process(*arrivals.cut(start, start + 20))
         state.check()

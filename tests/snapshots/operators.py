@@ -17,6 +17,7 @@ from penstock.joins import start_many
 from penstock.joins.many_state import ManyConfig, ManyState
 from penstock.patterns import snapshot as pattern_snapshots
 from penstock.states import snapshot as snapshots
+from penstock.testing import Clock
 from penstock.window import window_of
 
 BATCH = 60
@@ -205,7 +206,7 @@ def lookups(name: str) -> Iterator[Operator]:
             key="id",
             budget=budget,
             policy=name,
-            clock=lambda: 1e9,
+            clock=Clock(1e9),
         )
 
         def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:

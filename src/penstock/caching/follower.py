@@ -10,15 +10,14 @@ from penstock.engine.cache_loop import tally
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
 from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.errors import PolicyOptionError
-from penstock.policies import Policy
+from penstock.policies import Policy, caching_names, get
 from penstock.states.checks import check_shapes
 
 if TYPE_CHECKING:
     from penstock.caching.cache import Cache
 
-CANDIDATES = ("lru", "lfu", "prob", "gdj", "clock-exp")
-LEAST_BYTES = 64 << 10  # unless this is more than the real cache takes
-ENTRY_BYTES = 44  # bytes of an entry under the smallest candidate, including index and ranking
+LEAST_BYTES = 64 << 10  # unless the real one is so small that this is more
+ENTRY_BYTES = 44  # what an entry takes under the candidate that needs least, its index and ranking included
 
 
 def candidates_of(policy: Policy) -> list[Policy]:
@@ -26,17 +25,28 @@ def candidates_of(policy: Policy) -> list[Policy]:
 
     >>> from penstock import policies
     >>> from penstock.caching.follower import candidates_of
-    >>> [each.name for each in candidates_of(policies.get("auto"))]
-    ['lru', 'lfu', 'prob', 'gdj', 'clock-exp']
+    >>> candidates_of(policies.get("auto"))[0].name
+    'lru'
     """
-    found = policy.among(CANDIDATES)  # type: ignore[attr-defined]
+    found: list[Policy] = policy.among("cache")  # type: ignore[attr-defined]
     for each in found:
-        if not each.caches or each.chooses or each.needs_future or each.reads_values:
+        if not can_be_candidate(each):
+            fit = [name for name in caching_names() if can_be_candidate(get(name))]
             raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a cache; use some of "
-                f"{', '.join(CANDIDATES)}, fifo, rand and clock."
+                f"{policy.name}: {each.name} cannot be a candidate for a cache; choose from {', '.join(fit)}."
             )
-    return list(found)
+    return found
+
+
+def can_be_candidate(policy: Policy) -> bool:
+    """Whether `auto` can follow a policy in a cache.
+
+    >>> from penstock import policies
+    >>> from penstock.caching.follower import can_be_candidate
+    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("lfd"))
+    (True, False)
+    """
+    return policy.caches and not (policy.chooses or policy.needs_future or policy.reads_values)
 
 
 class CacheFollower(Follower[Policy]):

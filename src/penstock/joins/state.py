@@ -170,6 +170,17 @@ class JoinState:
         self.seconds = 0.0
         return self
 
+    def interpret(self) -> JoinState:
+        """Run the driver and the hooks of the policy as plain Python from now on: slow, but easy to debug.
+
+        >>> import penstock as ps
+        >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(4), policy="lru").start().interpret()
+        >>> state.process([0, 1], [7, 7], [0, 3], [0, 0]).counts.tolist()
+        [0, 1]
+        """
+        self._kernel = interpreted(_driver_of(self.config))
+        return self
+
     def _check_batch(self, batch: Batch) -> None:
         """Reject input that would crash the kernels."""
         lengths = [len(part) for part in batch]
@@ -395,9 +406,13 @@ def _earliest(store: Store) -> float:
 
 
 def _kernel_for(config: Config) -> Callable[..., int]:
-    """Return the driver of a config; interpreted if the policy is plain Python."""
-    kernel = drive_ticks if config.step == "tick" else drive
+    """The driver of a config; interpreted where the policy is plain Python."""
+    kernel = _driver_of(config)
     return kernel if config.policy.compiled else interpreted(kernel)
+
+
+def _driver_of(config: Config) -> Callable[..., int]:
+    return drive_ticks if config.step == "tick" else drive
 
 
 def _empty(config: Config) -> Batch:

@@ -8,20 +8,18 @@ from typing import Any, ClassVar
 from penstock.errors import PolicyOptionError
 from penstock.policies.base import Policy, Setting, is_number
 
-CANDIDATES = ("learned", "prob", "life", "lru", "gdj", "clock-exp")
-
 
 @dataclass(frozen=True)
 class Auto(Policy):
     """Follow the candidate that does best on a small sample of the keys, in buffers of the same scale.
 
-    The sample is chosen by the hash of the keys. Beside the real buffer, every candidate joins the sampled
-    keys in a small buffer of its own. The real buffer switches to the leader once it is ahead by `margin` and
-    by more than chance explains. A switch keeps the tuples; their scores under the new policy come from a
-    history of all keys. The small buffers take at most 5 % of the memory, or 64 KiB if that is more (but at
-    most a quarter of a byte budget). If fewer than 16 tuples per candidate fit, the first candidate runs
-    alone. A cache chooses in the same way, by hits, among `lru`, `lfu`, `prob`, `gdj` and `clock-exp` by
-    default; a stream query chooses among `gdj`, `prob` and `lru`, by a sample of its triples.
+    The keys of the sample are chosen by their hash. Beside the real buffer, every candidate runs the join of
+    these keys in a small one; the real buffer follows the leader once it is ahead by `margin` and by more
+    than chance explains. A change of policy keeps the tuples, whose scores under the new one come from a
+    history of all keys. The small buffers take at most 5 % of the memory, or 64 KiB where that is more (a
+    quarter of a budget of bytes at most); where not even 16 tuples per candidate fit in there, the first
+    candidate runs alone. A cache chooses in the same way, by hits; a stream query by a sample of its triples.
+    Without `candidates`, each operator tries the registered policies whose `candidate_for` names it.
 
     Candidates may have options: `auto:candidates=learned/gdj:initial=0.5/clock-exp:rho=0.99`. Separate
     several options of one candidate by colons: `gdj:initial=0.5:method=2`.
@@ -34,7 +32,7 @@ class Auto(Policy):
     (4, 'lru')
     """
 
-    candidates: tuple[str, ...] = CANDIDATES
+    candidates: tuple[str, ...] | None = None
     margin: float = 0.01
 
     name: ClassVar[str] = "auto"
@@ -57,36 +55,53 @@ class Auto(Policy):
     trial_bytes: ClassVar[int] = 64 << 10  # minimum bytes for the small buffers (else 5 % of the memory)
 
     def __post_init__(self) -> None:
+        self.require(is_number(self.margin) and 0 <= self.margin <= 1, "margin", "from 0 to 1")
+        if self.candidates is None:
+            return
         given = (self.candidates,) if isinstance(self.candidates, str | Policy) else self.candidates
         fine = isinstance(given, tuple | list) and len(given) > 0
         fine = fine and all(isinstance(each, str | Policy) for each in given)
         self.require(fine, "candidates", "names of policies")
         object.__setattr__(self, "candidates", tuple(_inner(each) for each in given))
-        self.require(is_number(self.margin) and 0 <= self.margin <= 1, "margin", "from 0 to 1")
         for policy in self.among():
-            unfit = policy.chooses or policy.needs_future or policy.needs_model or policy.reads_values
-            if unfit or not (policy.joins and policy.compiled and policy.unified and policy.counts_bytes):
+            if not can_be_candidate(policy):
                 raise PolicyOptionError(
                     f"auto: {policy.name} cannot be a candidate; use compiled policies that need neither the "
                     "future nor a model and can manage one pool."
                 )
 
-    def among(self, default: tuple[str, ...] = CANDIDATES) -> list[Policy]:
-        """Return the candidates as policies, by default those of the operator.
+    def among(self, operator: str = "join") -> list[Policy]:
+        """The candidates as policies; where none were given, those of the operator.
 
         >>> from penstock import policies
         >>> policies.Auto(candidates=("lru", "gdj:initial=0.5")).among()
         [Lru(), GreedyDualJoin(initial=0.5, method=1)]
         >>> policies.get("auto:candidates=lru/gdj:initial=0.5:method=2").among()
         [Lru(), GreedyDualJoin(initial=0.5, method=2)]
+        >>> [policy.name for policy in policies.Auto().among("query")]
+        ['gdj', 'prob', 'lru']
         """
-        from penstock.policies.registry import get
+        from penstock.policies.registry import candidates, get
 
-        return [get(_outer(each)) for each in (default if self.candidates == CANDIDATES else self.candidates)]
+        if self.candidates is None:
+            return candidates(operator)
+        return [get(_outer(each)) for each in self.candidates]
 
     def build(self, setting: Setting) -> Any:
         """Build the state of the first candidate; the others are built when they take over."""
         return self.among()[0].build(setting)
+
+
+def can_be_candidate(policy: Policy) -> bool:
+    """Whether `auto` can follow a policy in a join.
+
+    >>> from penstock import policies
+    >>> from penstock.policies.auto import can_be_candidate
+    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("age"))
+    (True, False)
+    """
+    unfit = policy.chooses or policy.needs_future or policy.needs_model or policy.reads_values
+    return not unfit and policy.joins and policy.compiled and policy.unified and policy.counts_bytes
 
 
 def _inner(candidate: str | Policy) -> str:

@@ -7,7 +7,7 @@ the kernels (see `penstock.engine.hooks`). Operators know policies only through 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -105,6 +105,7 @@ class Policy:
     reads_values: ClassVar[bool] = False  # uses the values of keys, not only their equality
     sees_places: ClassVar[bool] = False  # uses the distance between keys that are numbers or contain one
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
+    candidate_for: ClassVar[Mapping[str, int]] = {}  # operators in which `auto` tries it: lowest rank first
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property

@@ -30,6 +30,7 @@ from penstock.engine.hooks import enter, leave, lowest, make_room, match_key, ma
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
 from penstock.engine.store import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.snapshots.array_checks import check_same
 from penstock.structures.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
 
 
@@ -48,6 +49,10 @@ class ClockState(NamedTuple):
     ring: Ring
     queue: Queue
     w0: np.ndarray
+
+    def check_restored(self, store: Store, fresh: ClockState) -> None:
+        """The first score is an option of the policy."""
+        check_same(self.w0, fresh.w0, "the first score")
 
 
 class ClockCache(NamedTuple):

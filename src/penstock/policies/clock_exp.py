@@ -9,6 +9,7 @@ that key is removed from the list and its tuples are put into the queue one by o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -132,6 +133,7 @@ class ClockExp(Policy):
     loses: ClassVar[str] = "popularity is fixed; also, rho has to fit the stream (rho=auto searches for it)"
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, sections 3.2 and 4.4"
+    candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 1}
     one_by_one: ClassVar[bool] = True
     caches: ClassVar[bool] = True
     margin: ClassVar[float] = 0.003  # with rho="auto": the lead that a switch requires
@@ -155,8 +157,8 @@ class ClockExp(Policy):
         self.require(is_number(self.w0) and 0 <= self.w0 < float("inf"), "w0", "a number from 0 up")
         self.require(is_number(self.threshold) and self.threshold > 0, "threshold", "above 0")
 
-    def among(self) -> list[ClockExp]:
-        """Return the candidates of `rho="auto"`.
+    def among(self, operator: str = "join") -> list[ClockExp]:
+        """What `rho="auto"` chooses from, the same in every operator.
 
         >>> from penstock import policies
         >>> [policy.rho for policy in policies.get("clock-exp:rho=auto").among()]

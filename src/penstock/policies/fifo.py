@@ -10,7 +10,7 @@ import numpy as np
 from penstock.engine import arrival_ring
 from penstock.engine.cache_loop import append, entered, gone, oldest, take_out, worst
 from penstock.engine.hooks import lowest, newcomer
-from penstock.engine.store import ARRIVAL, ARRIVALS
+from penstock.engine.store import ARRIVAL, ARRIVALS, Store
 from penstock.policies.base import CacheSetting, Policy, Setting
 
 
@@ -18,6 +18,9 @@ class FifoState(NamedTuple):
     """Empty: the expiry ring already has the order of arrival."""
 
     nothing: np.ndarray
+
+    def check_restored(self, store: Store, fresh: FifoState) -> None:
+        """Nobody reads what is in there."""
 
 
 class FifoCache(NamedTuple):

@@ -13,6 +13,7 @@ tuples as rule 1 and differs only in the credits it reports, and rule 2 skips th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -154,6 +155,7 @@ class GreedyDualJoin(Policy):
     )
     cost: ClassVar[str] = "O(log n) per arrival, O(1) per match (method 2: O(n/128) per match)"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, sections 4 and 5.2"
+    candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 1, "query": 0}
     caches: ClassVar[bool] = True
     weighs_costs: ClassVar[bool] = True
 

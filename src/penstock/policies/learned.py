@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -90,6 +91,7 @@ class Learned(Policy):
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
+    candidate_for: ClassVar[Mapping[str, int]] = {"join": 0}
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
     sees_places: ClassVar[bool] = True

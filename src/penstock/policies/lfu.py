@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -62,6 +63,7 @@ class Lfu(Policy):
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 2.2"
+    candidate_for: ClassVar[Mapping[str, int]] = {"cache": 1}
     caches: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LfuState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -59,6 +60,7 @@ class Life(Policy):
     )
     cost: ClassVar[str] = "O(log n) per arrival, with the constant of a kinetic tournament; nothing per match"
     paper: ClassVar[str] = "Das, Gehrke and Riedewald 2003"
+    candidate_for: ClassVar[Mapping[str, int]] = {"join": 1}
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
     many: ClassVar[bool] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -56,6 +57,7 @@ class Lru(Policy):
     )
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
+    candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 0, "query": 2}
     caches: ClassVar[bool] = True
     by_recency: ClassVar[bool] = True
 

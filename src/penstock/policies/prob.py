@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -78,6 +79,7 @@ class Prob(Policy):
     loses: ClassVar[str] = "keys lose their popularity, or follow a trend: it keeps keys that no longer match"
     cost: ClassVar[str] = "O(log n) per arrival, nothing per match"
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.1; Das et al. 2003"
+    candidate_for: ClassVar[Mapping[str, int]] = {"join": 1, "cache": 1, "query": 1}
     caches: ClassVar[bool] = True
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The registry of policies by short name. To add a built-in policy, add its class to `_BUILT_IN`."""
+"""The registry: short names to policies. `built_in` lists those that come with Penstock."""
 
 from __future__ import annotations
 
@@ -6,79 +6,74 @@ import dataclasses
 from typing import Any, TypeVar
 
 from penstock.errors import PolicyOptionError, UnknownPolicyError, hint
-from penstock.policies.age import Age
-from penstock.policies.auto import Auto
+from penstock.policies import built_in
 from penstock.policies.base import Policy
-from penstock.policies.clock import Clock
-from penstock.policies.clock_exp import ClockExp
-from penstock.policies.fifo import Fifo
-from penstock.policies.flowexpect import FlowExpect
-from penstock.policies.gdj import GreedyDualJoin
-from penstock.policies.heeb.histograms import HeebHist
-from penstock.policies.heeb.join import Heeb
-from penstock.policies.learned import Learned
-from penstock.policies.lfd import Lfd
-from penstock.policies.lfu import Lfu
-from penstock.policies.life import Life
-from penstock.policies.lru import Lru
-from penstock.policies.opt import Opt
-from penstock.policies.prob import Prob
-from penstock.policies.rand import Rand
-
-_BUILT_IN: tuple[type[Policy], ...] = (
-    Fifo,
-    Rand,
-    Lru,
-    Lfu,
-    Prob,
-    Life,
-    Age,
-    GreedyDualJoin,
-    Clock,
-    ClockExp,
-    Heeb,
-    HeebHist,
-    FlowExpect,
-    Opt,
-    Learned,
-    Auto,
-)
-
-_FOR_CACHES: tuple[type[Policy], ...] = (Lfd,)  # these cannot run a join
-
-_REGISTRY: dict[str, type[Policy]] = {policy.name: policy for policy in _BUILT_IN}
 
 AnyPolicy = TypeVar("AnyPolicy", bound=type[Policy])
 
 
+def built_in_classes() -> list[type[Policy]]:
+    """The classes of all built-in policies, those for caches only included.
+
+    >>> from penstock.policies.registry import built_in_classes
+    >>> built_in_classes()[0].__name__
+    'Fifo'
+    """
+    listed = vars(built_in).values()
+    return [each for each in listed if isinstance(each, type) and issubclass(each, Policy)]
+
+
+_REGISTRY: dict[str, type[Policy]] = {policy.name: policy for policy in built_in_classes()}
+
+
 def names() -> list[str]:
-    """Return the short names of all registered policies.
+    """The short names of all registered policies that can run a join.
 
     >>> from penstock import policies
     >>> policies.names()[:3]
     ['fifo', 'rand', 'lru']
     """
-    return list(_REGISTRY)
+    return [policy.name for policy in registered()]
 
 
 def caching_names() -> list[str]:
     """Return the short names of all policies that can run a cache.
 
     >>> from penstock import policies
-    >>> policies.caching_names()
-    ['fifo', 'rand', 'lru', 'lfu', 'prob', 'gdj', 'clock', 'clock-exp', 'heeb', 'heeb-hist', 'auto', 'lfd']
+    >>> "lfd" in policies.caching_names(), "age" in policies.caching_names()
+    (True, False)
     """
-    return [policy.name for policy in (*_REGISTRY.values(), *_FOR_CACHES) if policy.caches]
+    return [policy.name for policy in registered("cache")]
 
 
-def registered() -> list[type[Policy]]:
-    """Return the classes of all registered policies.
+def registered(operator: str = "join") -> list[type[Policy]]:
+    """The classes of all registered policies that can run a join, a `cache`, or `any` of both.
 
     >>> from penstock import policies
     >>> policies.registered()[0].name
     'fifo'
+    >>> [policy.name for policy in policies.registered("any") if not policy.joins]
+    ['lfd']
     """
-    return list(_REGISTRY.values())
+    return [
+        policy
+        for policy in _REGISTRY.values()
+        if operator == "any" or (policy.caches if operator == "cache" else policy.joins)
+    ]
+
+
+def candidates(operator: str) -> list[Policy]:
+    """The policies that `auto` tries by default in an operator: `join`, `cache` or `query`.
+
+    Each class says so itself (`candidate_for`, which subclasses do not inherit); the lowest rank is first.
+
+    >>> from penstock.policies.registry import candidates
+    >>> candidates("join")[0].name, candidates("query")[0].name
+    ('learned', 'gdj')
+    """
+    ranks = {policy: vars(policy).get("candidate_for", {}).get(operator) for policy in _REGISTRY.values()}
+    found = [policy for policy, rank in ranks.items() if rank is not None]
+    return [policy() for policy in sorted(found, key=lambda policy: ranks[policy])]
 
 
 def register(policy: AnyPolicy) -> AnyPolicy:
@@ -101,7 +96,7 @@ def register(policy: AnyPolicy) -> AnyPolicy:
         raise UnknownPolicyError(
             f"A policy needs a short name without ':' or ','; {policy.__name__}.name is {policy.name!r}."
         )
-    known = _REGISTRY.get(policy.name) or {kind.name: kind for kind in _FOR_CACHES}.get(policy.name)
+    known = _REGISTRY.get(policy.name)
     if known is not None and known.__qualname__ != policy.__qualname__:
         raise UnknownPolicyError(f"The name {policy.name!r} is taken by {known.__name__}; choose another.")
     _REGISTRY[policy.name] = policy
@@ -114,7 +109,7 @@ def unregister(name: str) -> None:
     >>> from penstock import policies
     >>> policies.unregister("never-registered")
     """
-    if name not in {policy.name for policy in _BUILT_IN}:
+    if name not in {policy.name for policy in built_in_classes()}:
         _REGISTRY.pop(name, None)
 
 
@@ -134,7 +129,7 @@ def get(policy: str | Policy) -> Policy:
             f"A policy is a name, a name with options, or a policy object; {policy!r} was given."
         )
     name, _, options = policy.partition(":")
-    known = _REGISTRY.get(name.strip()) or {kind.name: kind for kind in _FOR_CACHES}.get(name.strip())
+    known = _REGISTRY.get(name.strip())
     if known is None:
         raise UnknownPolicyError(f"There is no policy {name!r}{hint(name, names())}")
     return known(**_options(known, options))

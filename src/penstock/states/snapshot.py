@@ -53,7 +53,7 @@ def _accepted(kind: type) -> bool:
         return False
     if kind.__module__.partition(".")[0] == "penstock":
         return True
-    known = registered()
+    known = registered("any")
     return (
         kind in known if issubclass(kind, Policy) else kind.__module__ in {each.__module__ for each in known}
     )

@@ -16,9 +16,7 @@ from penstock.linked.plan.plan import Plan
 from penstock.linked.run.caches import Caches, Findings, LinkedConfig, bytes_of
 from penstock.linked.run.policy_switch import switched
 from penstock.linked.triples import Triples
-from penstock.policies import Policy
-
-CANDIDATES = ("gdj", "prob", "lru")
+from penstock.policies import Policy, get, names
 
 
 def candidates_of(policy: Policy) -> list[Policy]:
@@ -29,15 +27,25 @@ def candidates_of(policy: Policy) -> list[Policy]:
     >>> [each.name for each in candidates_of(policies.get("auto:candidates=lru/prob"))]
     ['lru', 'prob']
     """
-    among: Any = policy.among  # type: ignore[attr-defined]
-    found = among(CANDIDATES) if policy.name == "auto" else among()
+    found: list[Policy] = policy.among("query")  # type: ignore[attr-defined]
     for each in found:
-        if not each.queries or each.chooses or not each.compiled:
+        if not can_be_candidate(each):
+            fit = [name for name in names() if can_be_candidate(get(name))]
             raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a query; use some of "
-                f"{', '.join(CANDIDATES)}, life, clock, clock-exp, lfu, rand and fifo."
+                f"{policy.name}: {each.name} cannot be a candidate for a query; choose from {', '.join(fit)}."
             )
-    return list(found)
+    return found
+
+
+def can_be_candidate(policy: Policy) -> bool:
+    """Whether `auto` can follow a policy in a stream query.
+
+    >>> from penstock import policies
+    >>> from penstock.linked.run.follower import can_be_candidate
+    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("opt"))
+    (True, False)
+    """
+    return policy.queries and policy.compiled and not policy.chooses
 
 
 class QueryFollower(Follower[Policy]):

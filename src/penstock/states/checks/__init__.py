@@ -7,8 +7,7 @@ so far off that a loop would go on for ever. What is no index (a credit, a time)
 one. All arrays are looked at as a whole, in time that grows with their size.
 """
 
-from penstock.states.checks import knowledge, outlooks, policies
-from penstock.states.checks.basics import (
+from penstock.snapshots.array_checks import (
     check_numbers,
     check_same,
     check_shapes,
@@ -16,10 +15,11 @@ from penstock.states.checks.basics import (
     looked_over,
     sound,
 )
+from penstock.states.checks import knowledge, outlooks, policies
 from penstock.states.checks.caches import check_cache
 from penstock.states.checks.knowledge import check_predictor
 from penstock.states.checks.orders import check_queue
-from penstock.states.checks.parts import CHECKS, check_parts
+from penstock.states.checks.parts import CHECKS, check_parts, needs_check
 from penstock.states.checks.store import check_apart, check_store
 from penstock.states.checks.streams import check_flow, check_index, check_open, check_sketch
 
@@ -41,6 +41,7 @@ __all__ = [
     "check_within",
     "knowledge",
     "looked_over",
+    "needs_check",
     "outlooks",
     "policies",
     "sound",

@@ -22,7 +22,7 @@ from penstock.engine.match_predictor import (
     MatchPredictor,
 )
 from penstock.engine.request_shares import KEYS, SEEN, Shares
-from penstock.states.checks.basics import (
+from penstock.snapshots.array_checks import (
     FAR,
     check_lists,
     check_numbers,

@@ -11,7 +11,7 @@ from penstock.engine.score_queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
 from penstock.engine.store import ARRIVAL, BASE, COUNT, ENTRY, P_LIMIT, PLACE, STREAM, Store
 from penstock.engine.tournament import Tournament
 from penstock.policies.clock import Ring
-from penstock.states.checks.basics import FAR, check_numbers, check_same, check_within, sound
+from penstock.snapshots.array_checks import FAR, check_numbers, check_same, check_within, sound
 from penstock.states.checks.parts import CHECKS, Members, anything, checks
 from penstock.states.checks.store import highest_key, live_tuples
 from penstock.structures.bitset import Bitset, new_bitset

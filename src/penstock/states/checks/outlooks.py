@@ -34,7 +34,7 @@ from penstock.policies.heeb import cache as heeb_cache
 from penstock.policies.heeb import state as heeb_state
 from penstock.policies.heeb.cache import HeebCache
 from penstock.policies.heeb.state import WAITING, HeebState, Hopeless
-from penstock.states.checks.basics import FAR, check_same, check_within, sound
+from penstock.snapshots.array_checks import FAR, check_same, check_within, sound
 from penstock.states.checks.parts import CHECKS, Members, anything, checks
 from penstock.states.checks.policies import check_placed
 

@@ -1,13 +1,14 @@
-"""The table of checks for each structure that a state consists of.
+"""What is looked at in each structure that a state is made of.
 
-A structure is a named tuple of arrays. Its parts are looked at before itself, each by the check that its
-class has here; a structure all of whose arrays may have any value has an entry too, which says so.
+A structure is a named tuple of arrays. Its parts are looked at before itself, each by the method
+`check_restored(self, around, fresh)` of its class, or by the check that its class has in the table here. A
+structure all of whose arrays may have any value says so; one that has no arrays of its own needs no check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -43,9 +44,36 @@ def check_parts(part: Any, around: Any, fresh: Any = None) -> None:
     others = fresh if isinstance(fresh, tuple) else (None,) * len(part)
     for each, other in zip(part, others, strict=True):
         check_parts(each, around, other)
-    check = CHECKS.get(type(part))
+    check = check_for(type(part))
     if check is not None:
         check(part, around, fresh)
+
+
+def check_for(kind: type) -> Check | None:
+    """The check of a structure: that of the table, or its own; None if all it has are parts.
+
+    >>> from penstock.policies.lfu import LfuState
+    >>> from penstock.states.checks.parts import check_for
+    >>> check_for(LfuState) is None
+    True
+    """
+    return CHECKS.get(kind) or getattr(kind, "check_restored", None)
+
+
+def needs_check(kind: type) -> bool:
+    """Whether a structure has arrays of its own, and nobody looks at them.
+
+    >>> from typing import NamedTuple
+    >>> import numpy as np
+    >>> from penstock.states.checks.parts import needs_check
+    >>> class Numbers(NamedTuple):
+    ...     heap: np.ndarray
+    >>> needs_check(Numbers)
+    True
+    """
+    fields = get_type_hints(kind).values()
+    parts = [each for each in fields if isinstance(each, type) and issubclass(each, tuple)]
+    return check_for(kind) is None and len(parts) < len(fields)
 
 
 class Members:

@@ -24,18 +24,12 @@ from penstock.engine.store import (
 )
 from penstock.engine.tuple_cells import BLOCK, CLASSES, SLOT, WIDTHS, Cells
 from penstock.policies.age import AgeState
-from penstock.policies.clock import ClockState
 from penstock.policies.clock_exp import ClockExpState
-from penstock.policies.fifo import FifoState
 from penstock.policies.gdj import AUTO, INITIAL, SHARED, STEP, GdjRankState, GdjState
 from penstock.policies.learned import LearnedState
-from penstock.policies.lfu import LfuState
-from penstock.policies.life import LifeState
-from penstock.policies.lru import LruEachState, LruState
 from penstock.policies.opt import OptState
-from penstock.policies.prob import ProbState
 from penstock.policies.rand import RandState
-from penstock.states.checks.basics import (
+from penstock.snapshots.array_checks import (
     FAR,
     check_lists,
     check_numbers,
@@ -52,8 +46,7 @@ from penstock.structures.recency_list import NEWER, NOTED, OLDER, Recency
 ROUNDS = 1 << 24  # more than a score that is a number takes to fade: no hand is farther from a tuple
 CREDITS = 1 << 60  # differences of credits can be told
 
-for _kind in (FifoState, LruState, LruEachState, LfuState, ProbState, LifeState, Logs):
-    CHECKS[_kind] = anything  # the logs are looked at with their keys
+CHECKS[Logs] = anything  # looked at with their keys
 
 
 def _blocks_of(cells: Cells, store: Store) -> tuple[np.ndarray, np.ndarray]:
@@ -165,11 +158,6 @@ def _check_age(state: AgeState, store: Store, fresh: AgeState | None) -> None:
 @checks(OptState)
 def _check_opt(state: OptState, store: Store, fresh: Any) -> None:
     check_within(store.t64[live_tuples(store), ARRIVAL], 0, len(state.until) - 1, "an arrival")
-
-
-@checks(ClockState)
-def _check_clock(state: ClockState, store: Store, fresh: ClockState) -> None:
-    check_same(state.w0, fresh.w0, "the first score")
 
 
 @checks(Recency)

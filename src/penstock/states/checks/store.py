@@ -34,7 +34,7 @@ from penstock.engine.store import (
     WINDOW,
     Store,
 )
-from penstock.states.checks.basics import (
+from penstock.snapshots.array_checks import (
     FAR,
     check_hash,
     check_lists,

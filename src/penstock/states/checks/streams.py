@@ -25,7 +25,7 @@ from penstock.engine.many_index import (
 from penstock.engine.many_join_late import ManyFlow
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
-from penstock.states.checks.basics import (
+from penstock.snapshots.array_checks import (
     FAR,
     check_hash,
     check_numbers,

@@ -25,7 +25,7 @@ def sound(fine: Any, what: str) -> None:
 def looked_over() -> Iterator[None]:
     """What cannot even be looked at is damaged too.
 
-    >>> from penstock.states.checks import looked_over
+    >>> from penstock.snapshots.array_checks import looked_over
     >>> with looked_over():
     ...     {}["index"]
     Traceback (most recent call last):

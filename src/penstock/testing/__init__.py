@@ -1,0 +1,24 @@
+"""For tests of pipelines and policies: random sources, a clock that can be set, and the contract of a policy.
+
+>>> import penstock as ps
+>>> from penstock.testing import random_streams
+>>> left, right = random_streams(100, seed=1)
+>>> join = ps.WindowJoin(within=25, budget=ps.Tuples(10), policy="lru")
+>>> join.run(left, right, on="key", time="ts").stats.peak_tuples
+10
+"""
+
+from penstock.testing.clock import Clock
+from penstock.testing.contract import check_policy
+from penstock.testing.join_checks import trajectory
+from penstock.testing.sources import Feed, random_feed, random_requests, random_streams
+
+__all__ = [
+    "Clock",
+    "Feed",
+    "check_policy",
+    "random_feed",
+    "random_requests",
+    "random_streams",
+    "trajectory",
+]
