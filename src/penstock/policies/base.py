@@ -170,7 +170,7 @@ class Policy:
         return "proportional" if rates_known else "equal"
 
     def check_joins(self) -> None:
-        """Refuse parameters with which it can run a cache only."""
+        """Refuse parameters with which it can run a cache only, and missing packages that a join needs."""
 
     def require(self, condition: bool, option: str, allowed: str) -> None:
         """Refuse a parameter value that is out of range."""
