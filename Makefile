@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast smoke check bench soak docs reproduce format clean setup setup-python
+.PHONY: help demo test test-fast coverage smoke check bench soak docs reproduce format clean setup setup-python
 
 BIN := .venv/bin
 WITH_JAVA := source .venv/java.env;
@@ -41,6 +41,17 @@ endif
 test-fast: setup  ## The tests in process, and one of Spark per operator
 	@$(WITH_JAVA) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow" $(ARGS)
 
+# Python's coverage does not see into compiled kernels, so the small tests run with interpreted ones as well.
+COVERAGE := $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=0 --durations-min=30 --cov --cov-report=
+
+coverage: setup  ## The tests in process but for Spark's, and the lines they reach, per package
+	@$(WITH_JAVA) failed=0; \
+		PENSTOCK_TIER=compiled $(COVERAGE) -m "not soak and not slow and not spark" \
+			--ignore=tests/spark --ignore=tests/test_docs.py tests $(ARGS) || failed=1; \
+		PENSTOCK_TIER=interpreted $(COVERAGE) --cov-append -m "interpreted and not soak" tests $(ARGS) || failed=1; \
+		$(BIN)/python tools/coverage_totals.py; \
+		exit $$failed
+
 smoke: setup  ## Every operator once, from a wheel in a fresh environment outside the repository
 	@tools/smoke.sh
 
@@ -71,7 +82,7 @@ format: setup-python  ## Format the code, fix what the linter can fix, and write
 
 clean:  ## Remove caches and outputs (the .venv stays)
 	@rm -rf build dist benchmarks/out artifacts spark-warehouse metastore_db derby.log \
-		.hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+		.coverage* .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find . -path ./.venv -prune -o -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 setup:

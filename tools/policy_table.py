@@ -8,7 +8,7 @@ from pathlib import Path
 import penstock as ps
 
 README = Path(__file__).parents[1] / "README.md"
-HEAD = "| name | who goes | cost |\n|---|---|---|\n"
+HEAD = "| name | what it does | cost |\n|---|---|---|\n"
 
 
 def table() -> str:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a wheel, installs it into a fresh environment outside the repository, and runs every operator once from there.
+# Builds a wheel, installs it into a fresh environment outside the repository, and runs every operator once from
+# there: first the light core, then with all extras.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,11 +14,13 @@ pip=(-m pip --disable-pip-version-check --no-input -qq)
 .venv/bin/python -m venv "$outside/environment"
 python=$outside/environment/bin/python
 wheel=$(echo "$outside"/penstock-*.whl)
-"$python" "${pip[@]}" install --constraint constraints.txt "${wheel}[spark,lookup,linked]"
-
-cp tools/smoke.py "$outside"
+cp constraints.txt tools/smoke.py tools/smoke_light.py "$outside"
 cd "$outside"
 unset PYTHONPATH
+
+"$python" "${pip[@]}" install --constraint constraints.txt "$wheel"
+"$python" smoke_light.py
+"$python" "${pip[@]}" install --constraint constraints.txt "${wheel}[all]"
 PYSPARK_PYTHON=$python "$python" smoke.py
 # What was tested is the wheel, not the checkout beside it.
 "$python" -c 'import penstock, sys; sys.exit(penstock.__file__.startswith(sys.argv[1]))' "$repository/"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.queues import SpillQueue, SpillQueues
     from penstock.window import Landmark, Rows, Within
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the only place: pyproject.toml reads it here
 
 __all__ = [
     "Bytes",

@@ -49,6 +49,17 @@ class SnapshotError(PenstockError):
     """A snapshot is damaged, or was written by another version or another operator."""
 
 
+class MissingExtraError(PenstockError, ImportError):
+    """A package that an optional part needs is not installed; the message has the command that installs it.
+
+    `name` is the package.
+
+    >>> from penstock.errors import MissingExtraError, PenstockError
+    >>> issubclass(MissingExtraError, PenstockError), issubclass(MissingExtraError, ImportError)
+    (True, True)
+    """
+
+
 class SparkSetupError(PenstockError):
     """Spark cannot run Penstock here: Java is missing, or the Python workers cannot import Penstock."""
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.output import Json, JsonOut, console, errors_in_one_line, writable
+from penstock.cli.output import Json, JsonOut, console, errors_in_one_line, picture
 from penstock.cli.session import spark_session
+from penstock.extras import require
 
 if TYPE_CHECKING:
     from penstock.joins.estimate import RecallEstimate
@@ -45,14 +46,17 @@ class Seen:
 @errors_in_one_line
 def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A shorter stream.")] = False,
-    plot: Annotated[Path, typer.Option(help="Plot memory over time to this PNG file.")] = Path("demo.png"),
+    plot: Annotated[
+        Path | None, typer.Option(help="Plot memory over time to this PNG file.", show_default="demo.png")
+    ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[2]",
     json: Json = None,
 ) -> None:
     """Run a bounded join under a burst: memory stays bounded, recall is estimated, lost results recovered."""
     from penstock.joins.estimate import RecallEstimate
 
-    writable(plot)
+    require("pyspark", "penstock demo")
+    drawing = picture(plot, "demo.png")
     sink = JsonOut(json)
     out = sink.screen
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
@@ -85,8 +89,9 @@ def demo(
         f"{bounded.results:,} results online plus {missed:,} reconciled make {whole:,}, {same}.\n"
         f"Recall was {bounded.results / max(1, native.results):.1%}; the estimate while it ran was {recall}."
     )
-    draw(bounded, native, plot)
-    out.print(f"Memory over time: {plot}")
+    if drawing is not None:
+        draw(bounded, native, drawing)
+        out.print(f"Memory over time: {drawing}")
 
 
 def write_streams(folder: Path, rate: float) -> tuple[int, int]:

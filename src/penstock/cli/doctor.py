@@ -17,15 +17,10 @@ from typing import Annotated
 import typer
 
 from penstock.cli.output import Json, JsonOut, console, errors_in_one_line
+from penstock.extras import EXTRAS
 
 OLDEST_JAVA = 17
-PACKAGES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ortools", "statsmodels", "matplotlib", "lark")
-OPTIONAL = {
-    "pyspark": "spark",
-    "prometheus-client": "spark",
-    "sqlalchemy": "lookup",
-    "pyoxigraph": "linked",
-}
+PACKAGES = ("numpy", "numba", "pandas", "pyarrow", "google-crc32c", "lark", "rich", "typer")
 OLDEST_SPARK = (4, 1)
 
 
@@ -85,14 +80,14 @@ def packages() -> list[Finding]:
     from penstock import __version__
 
     findings = [Finding("penstock", "ok", __version__)]
-    for name in (*PACKAGES, *OPTIONAL):
+    for name in (*PACKAGES, *EXTRAS):
         try:
             found = version(name)
             old = name == "pyspark" and release_of(found) < OLDEST_SPARK
             newer = "Run pip install 'penstock[spark]' to get 4.1 or newer." if old else ""
             findings.append(Finding(name, "bad" if old else "ok", found, newer))
         except PackageNotFoundError:
-            extra = OPTIONAL.get(name)
+            extra = EXTRAS.get(name)
             remedy = f"Optional: pip install 'penstock[{extra}]'" if extra else f"pip install {name}"
             findings.append(Finding(name, "note" if extra else "bad", "not installed", remedy))
     return findings

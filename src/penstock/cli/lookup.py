@@ -14,9 +14,9 @@ from penstock.cli.output import (
     console,
     errors_in_one_line,
     parts_of,
+    picture,
     progress_bar,
     recall_table,
-    writable,
 )
 from penstock.cli.plan import budget_of_text, policies_of
 from penstock.cli.signs import speaks
@@ -42,12 +42,14 @@ def plan_lookup(
     target: Annotated[float | None, typer.Option(help="Hit rate to reach, such as 0.8.")] = None,
     seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
     json: Json = None,
-    plot: Annotated[Path, typer.Option(help="Plot the curve to this PNG file.")] = Path("plan-lookup.png"),
+    plot: Annotated[
+        Path | None, typer.Option(help="Plot the curve to this PNG file.", show_default="plan-lookup.png")
+    ] = None,
     no_plot: Annotated[bool, typer.Option("--no-plot", help="Do not plot the curve.")] = False,
 ) -> None:
     """Compute the hit rate of every policy and cache size, and the smallest size that reaches the target."""
     sink = JsonOut(json)
-    writable(None if no_plot else plot)
+    drawing = picture(plot, "plan-lookup.png", wanted=not no_plot)
     with progress_bar() as report:
         import penstock as ps
 
@@ -61,10 +63,10 @@ def plan_lookup(
             progress=report,
         )
     sink.write(found.to_json())
-    if not no_plot:
-        found.plot(plot)
+    if drawing is not None:
+        found.plot(drawing)
     _show(found, sink.screen)
-    written = [str(path) for path in (None if no_plot else plot, sink.file) if path]
+    written = [str(path) for path in (drawing, sink.file) if path]
     if written:
         from rich.markup import escape
 

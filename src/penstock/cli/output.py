@@ -88,14 +88,14 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
     >>> fine()
     fine
     """
-    from penstock.errors import PenstockError, SparkSetupError
+    from penstock.errors import MissingExtraError, PenstockError, SparkSetupError
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
         except PenstockError as error:
-            message, code = str(error), 1 if isinstance(error, SparkSetupError) else 2
+            message, code = str(error), 1 if isinstance(error, SparkSetupError | MissingExtraError) else 2
         except (BrokenPipeError, typer.Exit):
             raise  # the reader closed the pipe, or the command has already reported its error
         except (OSError, ValueError, MemoryError, RuntimeError) as error:
@@ -258,6 +258,27 @@ def writable(path: Path | None) -> Path | None:
     if path is not None and (not path.parent.is_dir() or path.is_dir()):
         raise PenstockError(f"Cannot write to '{path}'; give a file in a folder that exists.")
     return path
+
+
+def picture(path: Path | None, default: str | None = None, *, wanted: bool = True) -> Path | None:
+    """The file a command draws to: the one asked for, else its default where matplotlib is installed.
+
+    A picture that was asked for and cannot be drawn is an error before any work is done.
+
+    >>> from pathlib import Path
+    >>> from penstock.cli.output import picture
+    >>> picture(None, "plan.png").name, picture(None, "plan.png", wanted=False)
+    ('plan.png', None)
+    """
+    from penstock.extras import is_installed, require
+
+    if not wanted or (path is None and default is None):
+        return None
+    if path is None and not is_installed("matplotlib"):
+        typer.echo("note: no picture is drawn without matplotlib: pip install 'penstock[plots]'", err=True)
+        return None
+    require("matplotlib", "--plot")
+    return writable(path or Path(str(default)))
 
 
 def parts_of(given: list[str] | None) -> list[str]:

@@ -14,9 +14,9 @@ from penstock.cli.output import (
     JsonOut,
     errors_in_one_line,
     parts_of,
+    picture,
     progress_bar,
     recall_table,
-    writable,
 )
 from penstock.cli.signs import speaks
 
@@ -59,12 +59,14 @@ def plan(
     seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
     unit: Annotated[str, typer.Option(help="Unit of numeric time columns.")] = "ms",
     json: Json = None,
-    plot: Annotated[Path, typer.Option(help="Plot the curve to this PNG file.")] = Path("plan.png"),
+    plot: Annotated[
+        Path | None, typer.Option(help="Plot the curve to this PNG file.", show_default="plan.png")
+    ] = None,
     no_plot: Annotated[bool, typer.Option("--no-plot", help="Do not plot the curve.")] = False,
 ) -> None:
     """Compute the recall of every policy and budget, and the smallest budget that reaches the target."""
     sink = JsonOut(json)
-    writable(None if no_plot else plot)
+    drawing = picture(plot, "plan.png", wanted=not no_plot)
     names = pair_of_names(time)
     with progress_bar() as report, warnings.catch_warnings():
         import penstock as ps
@@ -91,10 +93,10 @@ def plan(
             progress=report,
         )
     sink.write(found.to_json())
-    if not no_plot:
-        found.plot(plot)
+    if drawing is not None:
+        found.plot(drawing)
     _show(found, len(sides[0]), len(sides[1]), sink.screen)
-    written = [str(path) for path in (None if no_plot else plot, sink.file) if path]
+    written = [str(path) for path in (drawing, sink.file) if path]
     if written:
         from rich.markup import escape
 

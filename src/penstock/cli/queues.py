@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.files import read_text
-from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, writable
+from penstock.cli.output import Json, JsonOut, errors_in_one_line, parts_of, picture
 
 if TYPE_CHECKING:
     from penstock.queues.store.inspection import FolderReport
@@ -46,7 +46,7 @@ def simulate(
 ) -> None:
     """Compare planners on a pattern of arrivals: cost, ratio to the optimum, disk traffic."""
     sink = JsonOut(json)
-    writable(plot)
+    picture(plot)
 
     from penstock.queues.planning.comparison import compare
     from penstock.queues.planning.costs import ExtendedCost

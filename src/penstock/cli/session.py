@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import PenstockError, SparkSetupError
+from penstock.extras import require
 
 NO_JAVA = "JAVA_GATEWAY_EXITED"
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".pq": "parquet"}
@@ -19,12 +20,10 @@ FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parque
 @contextmanager
 def spark_session(master: str = "local[2]") -> Iterator[Any]:
     """Start a Spark session that logs to a file; the file is named only if something fails."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise PenstockError("This command needs Spark: pip install 'penstock[spark]'.") from error
+    require("pyspark", "This command")
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
 
     import penstock.spark  # noqa: F401 (sets the Python of the workers)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.errors import PenstockError
+from penstock.extras import require
 
 SCALE = float(1 << 30)  # the solver takes whole numbers as costs
 LEAST = 1e-9  # expected results below are none
@@ -69,6 +70,7 @@ def _solve(
     capacity: int, gain: np.ndarray, start: np.ndarray, most: np.ndarray, candidates: int
 ) -> tuple[np.ndarray, float]:
     """A path per row of `gain`, from the chain at its start, with a node after each step that earns."""
+    require("ortools", "best_expected()")
     from ortools.graph.python import min_cost_flow  # takes its time to load, and few need it
 
     steps = gain.shape[1]

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.engine.store import TIMED
 from penstock.errors import PenstockError
+from penstock.extras import require
 from penstock.flows.network import (
     Lanes,
     Network,
@@ -127,6 +128,7 @@ def _lanes(steps: Steps) -> Lanes:
 
 def _cheapest_flow(network: Network, capacity: int) -> np.ndarray:
     """How much flows on each arc when `capacity` tuples' worth of room earns the most."""
+    require("ortools", "The optimum of a join")
     from ortools.graph.python import min_cost_flow  # takes its time to load, and few need it
 
     end = int(network.chain[0])

@@ -16,6 +16,7 @@ from penstock.joins.state import JoinState
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.window import WindowJoin
 from penstock.payload import mean_row_bytes
+from penstock.policies import Opt
 from penstock.window import warn_unit
 
 SIDES = ("left", "right")
@@ -153,11 +154,19 @@ def follow_decisions(
     2
     """
     join = WindowJoin(
-        within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
+        within=within, budget=budget, policy=_Decided(), allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
     warn_unit(join.within, arrivals.unit, arrivals.numbers)
     return join.run_arrivals(arrivals, collect=collect, log=log, keep=_keep(decisions, arrivals))
+
+
+@dataclass(frozen=True)
+class _Decided(Opt):
+    """Follows decisions that are there already, so that no flow has to be solved."""
+
+    def check_joins(self) -> None:
+        """Nothing is needed."""
 
 
 def _decisions(keep: np.ndarray, arrivals: Arrivals, step: str) -> pa.Table:

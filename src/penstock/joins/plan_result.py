@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
+from penstock.extras import require
 from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Plan:
         >>> plan.plot().axes[0].get_ylabel()
         'recall'
         """
+        require("matplotlib", "Plan.plot()")
         from matplotlib.figure import Figure
 
         kinds = [

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from penstock.errors import TermError
+from penstock.extras import require
 
 EXTENSIONS = (".nt", ".nq", ".ttl")
 _TIME = r'(?:-?\d+(?:\.\d+)?|-?\d{4,}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)?|"[^"]*"\^\^<[^<>]*>)'
@@ -50,6 +51,8 @@ def read_triples(path: Path, timed: bool = True) -> pa.Table:
             return pq.read_table(path)
         except (pa.ArrowException, OSError) as error:
             raise TermError(f"'{path}' cannot be read: {error}") from error
+    if not timed or name.endswith((".nt", ".nq")):
+        require("pyoxigraph", f"Reading '{path}'")
     if not timed:
         return _still(path)
     try:
@@ -111,6 +114,7 @@ def parse_ntriples(text: str, name: str = "the text") -> pa.Table:
     >>> parse_ntriples('<a> <reports> "5" 2004-08-08T06:05:00Z .')["start"].type
     TimestampType(timestamp[us, tz=UTC])
     """
+    require("pyoxigraph", "A text of triples")
     import pyoxigraph
 
     plain, starts, ends = [], [], []
@@ -146,6 +150,7 @@ def parse_nquads(text: str, name: str = "the text") -> pa.Table:
     >>> parse_nquads('<a> <reports> "5" <time:100/200> .').to_pydict()["end"]
     [200]
     """
+    require("pyoxigraph", "A text of triples")
     import pyoxigraph
 
     quads = _quads(text, pyoxigraph.RdfFormat.N_QUADS, name)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.errors import TermError
+from penstock.extras import require
 
 # Kinds of values.
 ERROR = -1  # the value of an expression with a SPARQL error
@@ -143,6 +144,7 @@ def parse_term(text: str) -> Term:
     >>> parse_term("<reports>"), parse_term('"5"^^<http://www.w3.org/2001/XMLSchema#int>').text
     (Term(form='iri', text='reports', datatype='', language=''), '5')
     """
+    require("pyoxigraph", "A column of RDF terms")
     import pyoxigraph
 
     try:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import PenstockError
+from penstock.extras import require
 from penstock.locality._keys import Keys, encode
 from penstock.locality.gaps import inter_arrival
 from penstock.locality.popularity import Popularity, popularity
@@ -167,6 +168,7 @@ def plot_locality(keys: Keys, times: Any = None, *, seed: int | np.random.Genera
     ----------
     Li et al., GreedyDual-Join (BUCS-TR-2004-028), section 2.
     """
+    require("matplotlib", "plot_locality()")
     from matplotlib.figure import Figure
 
     codes = encode(keys).codes
@@ -179,6 +181,7 @@ def plot_locality(keys: Keys, times: Any = None, *, seed: int | np.random.Genera
 
 
 def _new_axes() -> Axes:
+    require("matplotlib", "A plot of locality")
     from matplotlib.figure import Figure
 
     return Figure(figsize=(6, 4.2), layout="constrained").add_subplot()

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ColumnError, FetchError, PenstockError, hint
+from penstock.extras import require
 from penstock.lookup.ask import Answer, Asker, OneByOne, SQLiteSelect, SQLiteTable, Union, put
 from penstock.lookup.postgres import Lateral
 from penstock.lookup.refusals import KeyFaultError, fault_of, reason_of
@@ -380,13 +381,16 @@ def _url(given: Any) -> Any:
             f"{shown!r:.60} is not the URL of a database, such as sqlite:///file.db or "
             "postgresql://user@host/name; the port must be a number."
         ) from None
-    # psycopg 3 is the driver that Penstock installs; by default SQLAlchemy would look for another one.
-    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgresql", "postgres") else url
+    # psycopg 3 is the driver that Penstock installs; without a driver SQLAlchemy may look for another.
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername == "postgresql+psycopg":
+        require("psycopg", "A table of PostgreSQL")
+    return url
 
 
 def _sqlalchemy() -> Any:
-    try:
-        import sqlalchemy
-    except ImportError as error:
-        raise PenstockError("Database tables need SQLAlchemy: pip install 'penstock[lookup]'.") from error
+    require("sqlalchemy", "A table of a database")
+    import sqlalchemy
+
     return sqlalchemy

@@ -14,6 +14,7 @@ import pandas as pd
 from penstock.caching.cache import Cache, caching_policy, entries_of
 from penstock.caching.run import requests_of
 from penstock.errors import PenstockError
+from penstock.extras import require
 from penstock.policies import caching_names
 
 SHARES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)  # of the distinct keys, if no sizes are given
@@ -60,6 +61,7 @@ class LookupPlan:
 
     def plot(self, path: str | Path) -> None:
         """Plot the hit rate against the size, a line per policy, as PNG."""
+        require("matplotlib", "LookupPlan.plot()")
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.extras import require
 from penstock.models.base import (
     Floats,
     History,
@@ -43,6 +44,7 @@ class AR1(Model):
     step: float = 1.0
 
     independent: ClassVar[bool] = False
+    normal: ClassVar[bool] = True
     parameters: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ class AR1(Model):
         >>> round(fitted.phi, 1), round(fitted.sd)
         (0.7, 20)
         """
+        require("statsmodels", "AR1.fit()")
         from statsmodels.tsa.ar_model import AutoReg
 
         found = _series(series, 4)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.errors import PenstockError
+from penstock.extras import require
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +63,7 @@ class Model:
 
     independent: ClassVar[bool] = True  # values of different times do not depend on each other
     parameters: ClassVar[int] = 0  # number of fitted parameters, for the information criterion
+    normal: ClassVar[bool] = False  # its `pmf` needs SciPy
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
         """Return `Pr{X_{t+d} = v | history}` for every d of `ahead` (rows) and v of `values` (columns)."""
@@ -152,6 +154,7 @@ def normal_cell(offset: ArrayLike, sd: ArrayLike) -> Floats:
     >>> normal_cell([0, 1], 1.0).round(3).tolist()
     [0.383, 0.242]
     """
+    require("scipy", "The normal distribution of a model")
     from scipy.special import ndtr  # SciPy is slow to import
 
     far = np.abs(np.asarray(offset, np.float64))  # the lower tail keeps its digits

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from penstock.errors import hint
+from penstock.extras import require
 from penstock.models.ar1 import AR1
 from penstock.models.base import Model, ModelError, _log, _series
 from penstock.models.stationary import Stationary
@@ -38,6 +39,7 @@ def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
     """
     if criterion not in CRITERIA:
         raise ModelError(f"criterion={criterion!r} is not known{hint(criterion, CRITERIA)}")
+    require("statsmodels", "The choice of a model")
     found = _series(series, 8)
     scored = []
     for kind in (Stationary, LinearTrend, RandomWalk, AR1):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.extras import require
 from penstock.models.base import Floats, ModelError, _number, _whole, normal_cell
 
 
@@ -65,6 +66,7 @@ class BoundedNormal(Noise):
     def __post_init__(self) -> None:
         _number("sd", self.sd, above=0.0)
         _whole("bound", self.bound, 0)
+        require("scipy", "BoundedNormal")
 
     @property
     def low(self) -> int:

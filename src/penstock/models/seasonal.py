@@ -54,6 +54,7 @@ class Seasonal(Model):
     step: float = 1.0
 
     independent: ClassVar[bool] = False
+    normal: ClassVar[bool] = True
     parameters: ClassVar[int] = 5
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.extras import require
 from penstock.models.base import (
     Floats,
     History,
@@ -96,6 +97,7 @@ class LinearTrend(Model):
         >>> round(fitted.slope, 2), round(fitted.noise.sd, 1)
         (2.0, 2.0)
         """
+        require("statsmodels", "LinearTrend.fit()")
         from statsmodels.regression.linear_model import OLS
 
         found = _series(series, 3)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.extras import require
 from penstock.models.base import (
     Floats,
     History,
@@ -42,6 +43,7 @@ class RandomWalk(Model):
     start: float = 0.0
 
     independent: ClassVar[bool] = False
+    normal: ClassVar[bool] = True
     parameters: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -49,6 +51,7 @@ class RandomWalk(Model):
         _number("sd", self.sd, above=0.0)
         _number("step", self.step, above=0.0)
         _number("start", self.start)
+        require("scipy", "RandomWalk")
 
     @property
     def steps(self) -> tuple[int, Floats]:

@@ -171,7 +171,7 @@ class Policy:
         return "proportional" if rates_known else "equal"
 
     def check_joins(self) -> None:
-        """Reject parameters that work in a cache only."""
+        """Reject parameters that work in a cache only, and missing packages that a join needs."""
 
     def require(self, condition: bool, option: str, allowed: str) -> None:
         """Reject a parameter value that is out of range."""

@@ -36,6 +36,7 @@ from penstock.engine.store import (
     Store,
 )
 from penstock.errors import PolicyOptionError
+from penstock.extras import require
 from penstock.flows import best_expected
 from penstock.models import AR1, LinearTrend, Model, Past, RandomWalk, Sequence, Stationary
 from penstock.policies.base import Policy, Setting
@@ -133,6 +134,13 @@ class FlowExpect(Policy):
             self.require(model is None or isinstance(model, Model), side, "a model of penstock.models")
         whole = isinstance(self.lookahead, int | np.integer) and not isinstance(self.lookahead, bool)
         self.require(whole and self.lookahead >= 1, "lookahead", "a whole number of steps from 1 up")
+
+    def check_joins(self) -> None:
+        """Flows are solved by OR-tools, and normal distributions are SciPy's."""
+        require("ortools", f"The policy {self.name}")
+        for model in (self.left, self.right):
+            if model is not None and model.normal:
+                require("scipy", f"The policy {self.name} with {type(model).__name__}")
 
     def build(self, setting: Setting) -> FlowState:
         """Build an empty memory."""

@@ -11,6 +11,7 @@ from penstock.engine.hooks import enter, lowest, newcomer, score
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
 from penstock.engine.store import ARRIVAL, NUMBER, STREAM
 from penstock.errors import PolicyOptionError
+from penstock.extras import require
 from penstock.flows import Steps, keep_times
 from penstock.policies.base import Policy, Setting
 
@@ -57,6 +58,10 @@ class Opt(Policy):
     def needs_future(self) -> bool:
         """True."""
         return True
+
+    def check_joins(self) -> None:
+        """The flow is solved by OR-tools."""
+        require("ortools", f"The policy {self.name}")
 
     def build(self, setting: Setting) -> OptState:
         """Build the plan for the trace."""

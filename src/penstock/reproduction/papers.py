@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, hint
+from penstock.extras import require
 
 if TYPE_CHECKING:
     from penstock.reproduction.figure import Figure, Scope
@@ -22,6 +23,7 @@ TITLES = {
     "neel": "Ray et al.: Optimizing Complex Sequence Pattern Extraction Using Caching (NEEL)",
     "policies": "Every policy on every stream",
 }
+PACKAGES = ("matplotlib", "ortools", "scipy", "statsmodels")  # of the extra "reproduction"
 EXPERIMENTS = {
     name: f"penstock.reproduction.{name}"
     for name in TITLES
@@ -48,4 +50,7 @@ def figures_of(name: str, scope: Scope) -> list[Figure]:
     >>> [figure.name for figure in figures_of("clock", Scope(quick=True))]
     ['figure-2', 'figure-3', 'figure-4', 'figure-5', 'equal-bytes', 'rho-auto']
     """
-    return [make(scope) for make in module_of(name).FIGURES]
+    module = module_of(name)
+    for package in PACKAGES:
+        require(package, "The reproduction", extra="reproduction")
+    return [make(scope) for make in module.FIGURES]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.extras import require
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -52,6 +54,7 @@ def panels(columns: int, rows: int = 1, *, width: float = 4.2, height: float = 3
     >>> len(axes)
     2
     """
+    require("matplotlib", "The drawing of a figure", extra="reproduction")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

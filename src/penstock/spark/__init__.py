@@ -12,6 +12,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.extras import require
+
 if TYPE_CHECKING:
     from penstock.spark.api.join import bounded_join
     from penstock.spark.api.lookup import lookup_join
@@ -54,6 +56,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require("pyspark", name)
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import PenstockError
+from penstock.extras import require
 from penstock.queues.planning import decisions
 from penstock.queues.planning.costs import Cost, UnitCost
 from penstock.queues.planning.offline import least_accesses, optimum
@@ -51,6 +52,7 @@ class Comparison:
 
     def plot(self, path: str | Path) -> None:
         """Plot accesses over time, one line per planner, and the waiting tuples above."""
+        require("matplotlib", "Comparison.plot()")
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.dashboard import Board, Dashboard, write_line
 from penstock.errors import PenstockError
+from penstock.extras import require
 from penstock.joins.late import MOST_LATE
 from penstock.spark.monitor.progress import beside
 from penstock.spark.monitor.prometheus import Exporter
@@ -92,6 +93,8 @@ class PipelineMonitor:
             raise PenstockError(
                 f"record={str(record)!r} cannot be written; give a file in a folder that exists."
             )
+        if prometheus_port is not None:
+            require("prometheus_client", "prometheus_port")
         self._boards: list[Board] = []
         self._news = threading.Condition()
         self._begun: set[str] = set()  # runs of queries that Spark has reported
@@ -263,12 +266,8 @@ class PipelineMonitor:
     @contextlib.contextmanager
     def _served(self) -> Iterator[None]:
         """Answer Prometheus."""
-        try:
-            from prometheus_client import CollectorRegistry, start_http_server
-        except ImportError as error:
-            raise PenstockError(
-                "prometheus_port needs the package prometheus-client; install penstock[spark]."
-            ) from error
+        from prometheus_client import CollectorRegistry, start_http_server
+
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Exporter(self))
         try:
