@@ -463,7 +463,7 @@ PAIR = (("a", "k"), ("b", "k"))
         ({"on": [(("a", "k"), ("c", "k"))]}, "no stream 'c'"),
         ({"on": [(("a", "k"), ("a", "k"))]}, "once"),
         ({"on": [(("a", "k"), ("b", ["k", "ts"]))]}, "same number of key columns"),
-        ({"on": [PAIR], "streams": GOOD["streams"] | {"c": {"k": [1], "ts": [0]}}}, "'c' in none"),
+        ({"on": [PAIR], "streams": GOOD["streams"] | {"c": {"k": [1], "ts": [0]}}}, "but 'c' does not"),
         ({"time": "at"}, "no column 'at'"),
         ({"time": {"a": "ts"}}, "has none for 'b'"),
         ({"within": -1}, "not negative"),

@@ -276,7 +276,7 @@ def test_bad_options_are_refused(options: dict, error: type, said: str) -> None:
     [
         ({"s": ["a"], "p": ["q"], "start": [0]}, "no column 'o'"),
         ({"s": ["a"], "p": ["q"], "o": [1]}, "no column 'start'"),
-        ({"s": ["a", None], "p": ["q", "q"], "o": [1, 2], "start": [0, 1]}, "no value in row 1"),
+        ({"s": ["a", None], "p": ["q", "q"], "o": [1, 2], "start": [0, 1]}, "is null in row 1"),
         ({"s": [1.5], "p": ["q"], "o": [1], "start": [0]}, "IRIs as texts"),
         ({"s": [""], "p": ["q"], "o": [1], "start": [0]}, "is not an IRI"),
         ({"s": ["a"], "p": ["q"], "o": [1], "start": [5], "end": [4]}, "ends before"),

@@ -98,9 +98,7 @@ def _check_policy(policy: Policy) -> None:
     elif not policy.queries:
         reason = "it is defined for two streams that are joined with each other"
     elif getattr(policy, "method", 1) == 2:
-        reason = (
-            "it needs ranks before all matches of an arrival, but a query finds them one by one; use 1 or 3"
-        )
+        reason = "it needs ranks before any match of an arrival, but queries match one by one; use 1 or 3"
     else:
         return
     known = [get(name) for name in names()]
