@@ -134,7 +134,7 @@ def unit_doubt(window: Window, unit: str, times: tuple[float, float] | None) -> 
     `times` holds the smallest and the largest time. A window given as a bare number needs no unit.
 
     >>> from penstock.window import unit_doubt, window_of
-    >>> unit_doubt(window_of("10 minutes"), "ms", (1_700_000_000, 1_700_000_600)).partition(";")[0]
+    >>> unit_doubt(window_of("10 minutes"), "ms", (1_700_000_000, 1_700_000_600)).partition(",")[0]
     'The times look like seconds since 1970 (1700000000 is 2023-11-14) but are read as milliseconds'
     >>> unit_doubt(window_of(600), "ms", (1_700_000_000, 1_700_000_600)) is None
     True

@@ -204,7 +204,7 @@ def test_refusals() -> None:
         caching.replay(keys, Heeb(model=RISE, way="time", alpha=3), 2)
     with pytest.raises(PolicyOptionError, match="needs L='exp'"):
         caching.replay(keys, Heeb(L="inv"), 2)
-    with pytest.raises(PolicyOptionError, match="may last 512 steps"):
+    with pytest.raises(PolicyOptionError, match="may have up to 512 steps"):
         caching.replay(keys, Heeb(model=HOME, L="fixed", steps=5_000), 2)
     with pytest.raises(PenstockError, match="not numbers"):
         caching.replay(["a", "b"], Heeb(model=HOME), 2)

@@ -82,7 +82,7 @@ def test_plan_says_its_unit_and_doubts_it(tmp_path: Path) -> None:
     assert "Times are read as milliseconds." in shown
     assert "look like seconds since 1970" in shown
     assert 'give unit="s"' in shown
-    assert "keeps 20,338 tuples, but the sample has only 120 rows" in shown
+    assert "keeps 20,338 tuples, but the sample has 120 rows" in shown
     for more, where in (((), "stdout"), (("--json", "-"), "stderr")):
         right = run("plan", file, file, *words, "--no-plot", "--unit", "s", *more)
         assert "Times are read as seconds." in getattr(right, where)

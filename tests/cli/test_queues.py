@@ -54,7 +54,7 @@ def test_verify_and_inspect(tmp_path: Path) -> None:
     with ps.SpillQueue(tmp_path, memory=1_000, durable=True) as queue:
         for _ in range(30):
             queue.put_many([b"x" * 50] * 10)
-    assert "whole: 300 items in 30 chunks" in invoke("verify", str(tmp_path))
+    assert "no damage: 300 items in 30 chunks" in invoke("verify", str(tmp_path))
     assert "300 items (0 to 300)" in invoke("inspect", str(tmp_path))
     invoke("inspect", str(tmp_path), "--json", str(tmp_path / "found.json"))
     found = json.loads((tmp_path / "found.json").read_text())
@@ -89,7 +89,7 @@ def test_verify_tells_of_damaged_confirmations(tmp_path: Path) -> None:
     (tmp_path / "commits").unlink()
     assert "damage: commits at offset 0" in invoke("verify", str(tmp_path), code=1)
     (tmp_path / "commits").write_bytes(raw)
-    assert "whole: 1 items" in invoke("verify", str(tmp_path))
+    assert "no damage: 1 items" in invoke("verify", str(tmp_path))
 
 
 def test_serve_refuses_strangers(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_what_a_state_refuses() -> None:
     state = start_many(2, [(0, 1)], within=10, budget=ps.Tuples(9), policy="fifo")
     with pytest.raises(PenstockError, match="finite"):
         state.process([0], [1], [2**62], [0])
-    with pytest.raises(PenstockError, match="each of 2 streams"):
+    with pytest.raises(PenstockError, match="each of the 2 streams"):
         state.advance(1, 2, 3)
     plain = ManyConfig(2, ((0, 1),), window_of(5).resolve("ms"), ps.policies.get("fifo"), (4,))
     with pytest.raises(PenstockError, match="streams in order"):

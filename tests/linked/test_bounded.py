@@ -251,7 +251,7 @@ def test_budgets_in_bytes_and_fractions() -> None:
         ({"policy": "age"}, UnknownPolicyError, "defined for two streams.* are: fifo, rand, .*life.*auto"),
         ({"policy": "learned"}, UnknownPolicyError, "defined for two streams"),
         ({"policy": "lfd"}, UnknownPolicyError, "whole stream|caches only"),
-        ({"policy": "gdj:method=2"}, UnknownPolicyError, "take 1 or 3"),
+        ({"policy": "gdj:method=2"}, UnknownPolicyError, "use 1 or 3"),
         (
             {"policy": "auto:candidates=lru/learned"},
             PenstockError,

@@ -103,11 +103,11 @@ def test_max_events_holds_at_every_event(strategy: str) -> None:
     pattern = ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 2")
     burst = {"type": list("AAAABxxx"), "ts": [0, 10, 10, 11, 12, 20, 20, 20]}  # four of A and B from 10 to 12
     assert pattern.run(burst, strategy=strategy, max_events=4).stats.matches == 3
-    with pytest.raises(EventLimitError, match="4 events are within reach"):
+    with pytest.raises(EventLimitError, match="The window contains 4 events"):
         pattern.run(burst, strategy=strategy, max_events=3)
     state = pattern.start(strategy=strategy, max_events=3)
     state.process({name: values[:3] for name, values in burst.items()})
-    with pytest.raises(EventLimitError, match="4 events are within reach"):
+    with pytest.raises(EventLimitError, match="The window contains 4 events"):
         state.process({name: values[3:] for name, values in burst.items()})
     back = ps.Pattern.parse("PATTERN SEQ(!C, A, !B) WITHIN 2")  # looks back and ahead: two windows
     with pytest.raises(EventLimitError):

@@ -295,7 +295,7 @@ def test_bad_calls_are_refused_before_any_work(spark: Any, stream_of: Any, tmp_p
         ({"streams": {"a": frame, "b": stream}}, "'a' is batch, 'b' is streaming"),
         ({"on": "key"}, "The 'a' stream has no column 'key'; did you mean 'k'"),
         ({"on": 7}, "list of joins"),
-        ({"on": [pair]}, "'c' in none"),
+        ({"on": [pair]}, "but 'c' does not"),
         ({"on": [(("a", "k"), ("b", "s"), ("c", "k"))]}, "different types"),
         ({"on": [pair, (("b", "k"), ("d", "k"))]}, "no stream 'd'"),
         ({"on": [pair, (("b", "s"), ("c", "s"))], "buckets": 4}, "need buckets=1; buckets=4 was given"),

@@ -233,7 +233,7 @@ def test_the_limit_of_events_is_for_each_partition() -> None:
     table = pa.table(crowd)
     matcher = Matcher(limited)
     matcher.process(batch(table.slice(0, 6)))
-    with pytest.raises(EventLimitError, match="4 events are within reach of the window, and max_events is 3"):
+    with pytest.raises(EventLimitError, match="The window contains 4 events, but max_events is 3"):
         matcher.process(batch(table.slice(6)))
 
 

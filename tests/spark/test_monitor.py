@@ -179,7 +179,7 @@ def test_a_port_that_is_taken(spark: Any) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PenstockError, match=f"Nothing can listen on 127.0.0.1:{port}"):
+        with pytest.raises(PenstockError, match=f"Cannot listen on 127.0.0.1:{port}"):
             PipelineMonitor(spark, console=False, prometheus_port=port).__enter__()
 
 
