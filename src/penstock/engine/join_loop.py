@@ -1,8 +1,9 @@
 """The driver of joins, one arrival at a time: expire, probe, admit.
 
 It is the same for two streams and for many, in step or each at its own pace. What differs is where tuples are
-found and how far time has come: the index. Its class decides what the hooks below do (`pairs`, `stream`,
-`many`, `many_stream`). These are bound when the driver is compiled, unlike those of a policy.
+found and how far time has come: the index. Its class decides what the hooks below do (`pair_join`,
+`pair_join_late`, `many_join`, `many_join_late`). Unlike the hooks of a policy, these are bound when the driver
+is compiled.
 
 A batch is processed up to its end or to the point where the room for results is used up; what the driver
 returns is where to go on.

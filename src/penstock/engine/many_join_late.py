@@ -1,4 +1,4 @@
-"""Joins of many streams that advance each at its own pace, beside `many` as `stream` is beside `pairs`:
+"""Joins of many streams that advance each at its own pace; `many_join` has those in step:
 
 - each stream has its own progress, and a tuple expires by the least progress of the *other* streams that
   share a join with it;

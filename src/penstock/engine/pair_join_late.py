@@ -1,4 +1,4 @@
-"""Joins of two streams that advance each at its own pace:
+"""Joins of two streams that advance each at its own pace; `pair_join` has those in step:
 
 - each stream has its own progress, and a tuple expires by the progress of the *other* stream;
 - arrivals may be late: a pair joins if its times are within the window, whichever came first, so an arrival
