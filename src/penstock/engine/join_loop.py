@@ -2,8 +2,8 @@
 
 It is the same for two streams and for many, in step or each at its own pace. What differs is where tuples are
 found and how far time has come: the index. Its class decides what the hooks below do (`pair_join`,
-`pair_join_late`, `many_join`, `many_join_late`). Unlike the hooks of a policy, these are bound when the driver
-is compiled.
+`pair_join_late`, `many_join`, `many_join_late`). Unlike the hooks of a policy, these are bound when the
+driver is compiled.
 
 A batch is processed up to its end or to the point where the room for results is used up; what the driver
 returns is where to go on.
