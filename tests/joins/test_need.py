@@ -265,5 +265,5 @@ def test_a_plan_says_why_age_is_far_below_others() -> None:
     assert "'proportional'" in note
     halves = ps.plan(left, right, **ON, within=(0, 300), allocation="proportional", **options)
     divided = next(row.recall for row in halves.rows if row.policy == "fifo")
-    assert f"fifo has {100 * divided:.1f} %" in note
+    assert f"fifo reaches {100 * divided:.1f} %" in note
     assert not [note for note in halves.notes if note.startswith("age")]
