@@ -157,7 +157,5 @@ def test_given_trees_and_rates_are_checked() -> None:
 def test_a_bushy_plan_says_what_waits_for_what() -> None:
     shown = ps.StreamQuery.parse(text_of(BODIES[0])).explain(joins=((0, 1), (2, 3)))
     assert "join 3: join 1 with join 2 on ?b" in shown
-    assert (
-        "those of join 1 wait for join 2 in their own cache and expire with their first member" in shown
-    )
+    assert "those of join 1 wait for join 2 in their own cache and expire with their first member" in shown
     assert "those of join 2 wait for join 1" in shown
