@@ -121,7 +121,7 @@ def test_who_cannot_be_a_candidate(policy: str, error: str) -> None:
 
 
 def test_costs_are_refused() -> None:
-    with pytest.raises(UnknownPolicyError, match="auto does not weigh costs"):
+    with pytest.raises(UnknownPolicyError, match="auto does not support costs"):
         Cache("auto", 10, costs=True)
 
 

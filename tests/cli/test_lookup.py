@@ -38,7 +38,7 @@ def test_plan_lookup(trace: Path, tmp_path: Path) -> None:
         assert row["hits"] == caching.replay(requests, row["policy"], row["size"]).hits
         assert row["requests"] == len(requests)
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "need 4 entries" in result.output
+    assert "needs 4 entries" in result.output
     piped = run("plan-lookup", trace, "--key", "item", *options, "--json", "-", "--no-plot")
     assert json.loads(piped.stdout) == rows
 

@@ -52,7 +52,7 @@ def test_a_limit_says_that_there_are_more(files) -> None:
     common = (*files, "--type", "kind", "--time", "at", "--json", "-", "--limit")
     result = run("match", *common, 2)
     assert json.loads(result.stdout)["rows"] == [{"w": 0, "u": 1}, {"w": 0, "u": 2}]
-    assert "2 matches (the limit; there are more) in 4 events" in result.stderr
+    assert "2 matches (limit reached; there are more) in 4 events" in result.stderr
     assert "3 matches in 4 events" in run("match", *common, 3).stderr
     assert run("match", *common, 3, "--budget", "1 MiB").exit_code == 2  # there is no such option
 
@@ -74,7 +74,7 @@ def test_errors_are_one_line(files, tmp_path: Path) -> None:
     junk.write_bytes(bytes(range(128, 256)))
     for arguments, said in (
         ((bad, files[1]), "Kleene"),
-        ((junk, files[1]), "not a text with a pattern"),
+        ((junk, files[1]), "not a text file with a pattern"),
         ((broken, files[1]), "line 1, column"),
         ((tmp_path / "none.neel", files[1]), "no file"),
         ((*files, "--type", "knd", "--time", "at"), "did you mean 'kind'"),

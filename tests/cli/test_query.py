@@ -37,7 +37,7 @@ def test_rows_are_printed_and_written(files, tmp_path: Path) -> None:
     assert printed.exit_code == 0, printed.output
     assert "4 results of 4 (recall 1.000) in 3 triples, 0 evicted" in printed.stdout
     followed = run("query", query, "--stream", f"wind={wind}", "--budget", "10 tuples")
-    assert "0 evicted; auto follows gdj since triple 0" in followed.stdout
+    assert "0 evicted; auto has followed gdj since triple 0" in followed.stdout
     for name, read in (("out.csv", pd.read_csv), ("out.parquet", pd.read_parquet)):
         assert run("query", query, "--stream", f"wind={wind}", "--out", tmp_path / name).exit_code == 0
         assert read(tmp_path / name).to_dict("list") == {"a": ["y", "x", "z", "y"], "b": ["x", "y", "y", "z"]}
