@@ -375,7 +375,7 @@ def test_a_malformed_key_has_no_row(served: tuple[str, Any]) -> None:
     url, _ = served
     lookup = ps.LookupCache((url, "eq_0"), key="k", budget=9, policy="lru")
     state = lookup.start()
-    with pytest.warns(UserWarning, match="cannot read 2 of the keys") as told:
+    with pytest.warns(UserWarning, match="cannot read 2 of the requested keys") as told:
         found = state.process({"k": ["secret-1", UUIDS[1], "secret-2", UUIDS[0]]}, on="k")
     state.process({"k": ["secret-3", UUIDS[1], "secret-1"]}, on="k")  # does not warn again
     assert found["v"].to_pylist() == [None, 2, None, 1]
@@ -384,7 +384,7 @@ def test_a_malformed_key_has_no_row(served: tuple[str, Any]) -> None:
     assert (state.stats.malformed, state.stats.absent, state.stats.metrics()["malformedCount"]) == (3, 4, 3)
     lookup.source.close()
     refusing = ps.LookupCache((url, "eq_0"), key="k", budget=9, policy="lru", malformed="error")
-    with pytest.raises(FetchError, match="cannot read 1 of the keys"):
+    with pytest.raises(FetchError, match="cannot read 1 of the requested keys"):
         refusing.run({"k": [UUIDS[0], "secret"]})
     with pytest.raises(PenstockError, match="malformed="):
         ps.LookupCache((url, "eq_0"), key="k", budget=9, malformed="drop")

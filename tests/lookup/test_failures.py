@@ -65,7 +65,7 @@ def test_failed_keys_are_not_malformed(url: str) -> None:
     for statement, good, bad, reason in FAILING[url.partition(":")[0]]:
         state = start(url, statement)
         keys = [good[0], *bad, *good[1:]]
-        with pytest.warns(UserWarning, match=f"fails for {len(bad)} of the keys, .* of row 1 of") as told:
+        with pytest.warns(UserWarning, match=f"fails for {len(bad)} of the keys, .* in row 1 of") as told:
             found = state.process({"k": keys}, on="k")["v"].to_pylist()
         assert reason in str(told[0].message), statement
         assert "s3cret" not in str(told[0].message)

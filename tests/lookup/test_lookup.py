@@ -397,5 +397,5 @@ def test_the_columns_are_there_where_no_row_is(url: str, keys: list[Any]) -> Non
 def test_the_columns_are_there_where_no_key_can_be_read(postgresql: str) -> None:
     statement = "SELECT name FROM items WHERE id = CAST(:id AS integer)"
     lookup = ps.LookupCache(statement, url=postgresql, key="id", budget=9, policy="lru")
-    with pytest.warns(UserWarning, match="cannot read 1 of the keys"):
+    with pytest.warns(UserWarning, match="cannot read 1 of the requested keys"):
         assert lookup.run({"id": ["x"]}).table.column_names == ["id", "name"]
