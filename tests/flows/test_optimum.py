@@ -188,7 +188,7 @@ DATA = {"key": [1, 2], "ts": [0, 1]}
 def test_bytes_are_refused() -> None:
     with pytest.raises(PenstockError, match=r"tuples.*Fraction"):
         ps.optimal_join(DATA, DATA, on="key", time="ts", within=5, budget="1 MiB")
-    with pytest.raises(PenstockError, match="opt reckons in tuples"):
+    with pytest.raises(PenstockError, match="opt needs a budget in tuples"):
         ps.WindowJoin(within=5, budget=ps.Bytes("1 MiB"), policy="opt").run(DATA, DATA, on="key", time="ts")
 
 
