@@ -288,8 +288,8 @@ def test_bad_calls_are_refused_before_any_work(spark: Any, stream_of: Any, tmp_p
     fine: dict[str, Any] = {"streams": three, "on": "k", "time": "ts", "within": 10, "budget": ENOUGH}
     pair = (("a", "k"), ("b", "k"))
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"streams": {"a": frame}}, "two streams or more; a dict of 1"),
-        ({"streams": [frame, frame]}, "two streams or more; list"),
+        ({"streams": {"a": frame}}, "at least two streams; a dict of 1"),
+        ({"streams": [frame, frame]}, "at least two streams; list"),
         ({"streams": {"a": frame, 2: frame}}, "name of a stream is a text; 2"),
         ({"streams": {"a": frame, "b": {"k": [1]}}}, "Spark DataFrames; 'b' is a dict"),
         ({"streams": {"a": frame, "b": stream}}, "'a' is batch, 'b' is streaming"),
