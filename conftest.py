@@ -27,6 +27,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # Spark's workers choose their tiers themselves, as those of users do: forced to compile, two of them
     # would compile the same kernels at the same time.
     tier = os.environ.pop("PENSTOCK_TIER", None)
+    # Workers start in the folder where Spark was started, and import `tests` from there.
+    before = os.getcwd()
+    os.chdir(os.path.dirname(__file__))
     session = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
@@ -39,6 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         .getOrCreate()
     )
+    os.chdir(before)
     if tier is not None:
         os.environ["PENSTOCK_TIER"] = tier
     session.sparkContext.setLogLevel("ERROR")
