@@ -31,7 +31,7 @@ def test_simulate(tmp_path: Path) -> None:
         "--plot",
         str(plot),
     )
-    assert "Ratios are relative to the optimum 2." in said
+    assert "Ratios are relative to the optimum, 2." in said
     rows = {row["planner"]: row for row in json.loads(out.read_text())["rows"]}
     assert rows["half-late"]["ratio"] == 2.5
     assert plot.stat().st_size > 10_000
