@@ -1,8 +1,6 @@
-"""Commands say something within two seconds of their start, and Ctrl-C ends them within two.
+"""Commands say something before they have finished, and Ctrl-C ends them.
 
-The bar is one of the wall clock, so it is stretched by as much as this machine is slower at this moment than
-a quiet one: by how long a process takes that only loads the command line. `make bench ARGS=startup` has the
-figures themselves.
+How soon is measured by `make bench ARGS=startup`, where the bar is two seconds for each.
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 ROWS = 200_000
-BAR = 2.0  # seconds
-QUIET = 0.4  # seconds in which a machine with nothing else to do loads the command line, at most
+PATIENCE = 60  # seconds after which a command hangs
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +64,6 @@ def heeding_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def bar() -> float:
-    """Two seconds, or more by as much as the machine is slow now."""
-    began = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-c", "import penstock.cli"],
-        env=os.environ | {"PYTHONPATH": str(SOURCE)},
-        check=True,
-    )
-    return BAR * max(1.0, (time.monotonic() - began) / QUIET)
-
-
 @contextlib.contextmanager
 def started(folder: Path, command: str, screen: int, **env: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command whose outputs are a file that is given."""
@@ -97,27 +83,49 @@ def started(folder: Path, command: str, screen: int, **env: str) -> Iterator[sub
 
 @pytest.mark.parametrize("kind", ["piped, nothing compiled", "in a terminal, what the tests have compiled"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_word_in_two_seconds_and_an_end_in_two(folder: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_a_command_says_something_and_ends_at_ctrl_c(
+    folder: Path, tmp_path: Path, name: str, kind: str
+) -> None:
     piped = kind.startswith("piped")
     reader, writer = os.pipe() if piped else pty.openpty()
     cache = {"PENSTOCK_CACHE_DIR": str(tmp_path)} if piped else {"TERM": "xterm"}
-    patience = bar()
-    began = time.monotonic()
     with started(folder, COMMANDS[name], writer, **cache) as process:
         os.close(writer)
-        ready, _, _ = select.select([reader], [], [], 60)
-        waited = time.monotonic() - began
+        ready, _, _ = select.select([reader], [], [], PATIENCE)
         assert ready, "nothing was said"
         assert os.read(reader, 100)
-        assert waited < max(patience, bar())
         time.sleep(2)  # amid compiling, or amid the work itself
         if process.poll() is None:
-            began = time.monotonic()
             os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
-            assert time.monotonic() - began < max(patience, bar())
-        assert process.returncode in (0, 130, -signal.SIGINT)
+        assert process.wait(PATIENCE) in (0, 130, -signal.SIGINT)  # the last if Python was ending by itself
     os.close(reader)
+
+
+def test_what_fails_because_of_ctrl_c_ends_as_ctrl_c_does() -> None:
+    """As a pool does whose workers, in the same group of processes, were interrupted as well."""
+    code = """
+import time
+from penstock.cli.signs import heeding_ctrl_c
+with heeding_ctrl_c():
+    print("runs", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        raise RuntimeError("a worker ended") from None
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=heeding_ctrl_c,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"runs\n"
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, message) == (130, b"")
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_ctrl_c_ends_a_compiled_join() -> None:
@@ -135,7 +143,6 @@ with only("compiled"):
 print("done", flush=True)
 """
     given = os.environ | {"PYTHONPATH": str(SOURCE)}
-    patience = bar()
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=heeding_ctrl_c,
@@ -144,11 +151,9 @@ print("done", flush=True)
         assert process.stdout is not None
         assert process.stdout.readline() == b"runs\n"
         time.sleep(1)
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        out, told = process.communicate(timeout=60)
-        assert time.monotonic() - began < max(patience, bar())
-        assert b"KeyboardInterrupt" in told
+        out, message = process.communicate(timeout=PATIENCE)
+        assert b"KeyboardInterrupt" in message
         assert out == b""
     finally:
         process.kill()
@@ -171,10 +176,8 @@ with heeding_ctrl_c():
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"runs\n"
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert time.monotonic() - began < bar()
+        assert process.wait(PATIENCE) == 130
     finally:
         process.kill()
         process.communicate()

@@ -13,12 +13,12 @@ from penstock.joins import start_many
 from penstock.joins.late import FEWEST
 
 
-def _two() -> ps.JoinState:
-    return ps.WindowJoin(within=10, budget=ps.Tuples(1_000), policy="fifo").start(lateness=5)
+def _two(within: int = 10) -> ps.JoinState:
+    return ps.WindowJoin(within=within, budget=ps.Tuples(1_000), policy="fifo").start(lateness=5)
 
 
-def _many():
-    return start_many(2, [(0, 1)], within=10, budget="1000 tuples", policy="fifo", lateness=5)
+def _many(within: int = 10):
+    return start_many(2, [(0, 1)], within=within, budget="1000 tuples", policy="fifo", lateness=5)
 
 
 def _times(late: int, n: int = 1_000) -> np.ndarray:
@@ -59,3 +59,18 @@ def test_few_late_rows_do_not_warn(start) -> None:
     assert _feed(state, _times(late=20), 1_000) == []
     assert state.late == 20
     assert _feed(start(), np.arange(1_000) + np.resize([0, 4, -4], 1_000) + 10, 100) == []
+
+
+@pytest.mark.parametrize("start", [_two, _many])
+def test_rows_handed_over_do_not_warn(start) -> None:
+    """To the new state, half of them are behind the progress that it takes over."""
+    old, new = start(within=1_000), start(within=1_000)
+    assert _feed(old, np.arange(1_000), 1_000) == []
+    old.advance(5_000, None)
+    with warnings.catch_warnings(action="error"):
+        new.take_over(old)
+    assert new.buffered > 2 * FEWEST
+    assert new.late == old.late == 0
+    messages = _feed(new, np.arange(1_000, 2_000), 1_000)
+    assert len(messages) == 1
+    assert messages[0].startswith("50 % of the rows since row 1,000")

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import ParamSpec
 
 P = ParamSpec("P")
@@ -23,6 +24,7 @@ FIRST = 1.0  # seconds from process start to the first message
 LATER = 1.5  # the same, from the start of a later command in the same process
 EVERY = 10.0  # minimum seconds between two log lines
 GRACE = 1.2  # seconds that a command has to end by itself after Ctrl-C
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
 _voice: _Voice | None = None
 _began: float | None = None  # start of this process on the monotonic clock; None if another program owns it
@@ -126,10 +128,11 @@ def speaks(first: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 @contextlib.contextmanager
 def heeding_ctrl_c() -> Iterator[None]:
-    """Inside this block, Ctrl-C ends the process even if the main thread reacts slowly.
+    """Inside this block, Ctrl-C ends the process with exit code 130, even if the main thread reacts slowly.
 
     Python raises `KeyboardInterrupt` only between two bytecode instructions, and one call into a compiler
-    can take seconds. The signal itself is written to a pipe at once.
+    can take seconds. The signal itself is written to a pipe at once. Whatever else fails because of it, such
+    as a pool whose worker processes were interrupted too, ends the process in the same way.
 
     >>> from penstock.cli.signs import heeding_ctrl_c
     >>> with heeding_ctrl_c():
@@ -137,6 +140,15 @@ def heeding_ctrl_c() -> Iterator[None]:
     """
     global _began
     _began = time.monotonic() - time.process_time()
+    interrupted = threading.Event()
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.default_int_handler(number, frame)
+
+    if handler is signal.default_int_handler:  # not where the parent process ignores it
+        signal.signal(signal.SIGINT, interrupt)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -150,15 +162,19 @@ def heeding_ctrl_c() -> Iterator[None]:
     threading.Thread(target=watch, name="penstock-ctrl-c", daemon=True).start()
     try:
         yield
+    except BaseException:
+        if interrupted.is_set():
+            raise SystemExit(INTERRUPTED) from None
+        raise
     finally:
+        signal.signal(signal.SIGINT, handler)
         signal.set_wakeup_fd(before)
         os.close(writer)
 
 
 def _end_now() -> None:
     """End this process and its worker processes."""
-    import multiprocessing
-
-    for child in multiprocessing.active_children():
-        child.kill()
-    os._exit(130)
+    if started := sys.modules.get("multiprocessing"):  # an import could wait for the one that is under way
+        for child in started.active_children():
+            child.kill()
+    os._exit(INTERRUPTED)

@@ -14,7 +14,7 @@ from penstock.engine.many_index import HELD, Index
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion
 from penstock.engine.many_join_late import ManyStream, advance_many
 from penstock.engine.pair_join_late import LATE
-from penstock.engine.store import ARRIVAL, KEY, ROW, STREAM, TIME
+from penstock.engine.store import ARRIVAL, ARRIVALS, KEY, ROW, STREAM, TIME
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import beginning, behind_of, check_times, fitting, progress_times
@@ -93,11 +93,15 @@ class ManyStreamState(KeepsRows, ManyState):
         time = store.time[slots, TIME].copy()
         self.store.clock[:] = store.clock
         self.flow.progress[:] = other.flow.progress
+        watch, self.late_watch = self.late_watch, None
         log = self.process(store.t32[slots, STREAM], key, time, store.t64[slots, ROW], log=True).log
         self.store.meta[SO_FAR] = store.meta[SO_FAR]
         self.store.meta[GONE] += store.meta[GONE]
         self.index.found[:] = index.found
         self.flow.meta[LATE] = other.flow.meta[LATE]
+        if watch is not None:
+            watch.skip(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
+            self.late_watch = watch
         return log[log[:, 0] == LOG_EVICTED], time
 
     def _check_order(self, batch: ManyBatch) -> None:

@@ -14,6 +14,7 @@ from penstock.engine.pair_join_late import LATE, advance_to, miss
 from penstock.engine.policy_switch import refile
 from penstock.engine.store import (
     ARRIVAL,
+    ARRIVALS,
     ENTRY,
     KEY,
     RESULTS,
@@ -153,12 +154,16 @@ class StreamState(KeepsRows, JoinState):
         chances, shed = self.store.chance.copy(), self.store.meta[SHED]
         self.store.chance[:], self.store.meta[SHED] = 0.0, 0
         missed = other.sketch.missed.copy()
+        watch, self.late_watch = self.late_watch, None
         log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
         self._watch = RateWatch(self.config)  # the old state has already counted these arrivals
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
         self.store.meta[GONE] += other.store.meta[GONE]
         self.flow.meta[LATE], self.sketch.missed[:] = other.flow.meta[LATE], missed
+        if watch is not None:
+            watch.skip(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
+            self.late_watch = watch
         return log[log[:, 0] == LOG_EVICTED], time
 
     def _check_order(self, batch: Batch) -> None:

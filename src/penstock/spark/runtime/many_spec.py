@@ -92,7 +92,7 @@ class ManySpec(Spec):
             unit=self.unit,
             dtype=self.dtype,
         )
-        state.unit_watch = None  # not every worker has to warn
+        state.unit_watch = state.late_watch = None  # the driver warns, not every worker
         return state
 
     def fixed(self) -> dict[str, str]:
