@@ -172,8 +172,8 @@ def spark() -> list[Finding]:
 
     try:
         with spark_session("local[1]") as session:
-            told = session.sparkContext.parallelize([0], 1).map(look).collect()[0]
-            return [Finding("Spark runs", "ok", f"{session.version}, its workers have penstock {told}")]
+            version = session.sparkContext.parallelize([0], 1).map(look).collect()[0]
+            return [Finding("Spark runs", "ok", f"{session.version}, its workers have penstock {version}")]
     except Exception as error:  # any failure is the finding
         words = " ".join(str(error).split())[:200]
         return [

@@ -90,8 +90,8 @@ def join(
         )
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
         recall = recall_of(Figures.from_flat(figures))
-    told = {"recall": recall.value, "recall_at_most": recall.at_most}
-    sink.write({name: figures[name] for name in figures if name != "buckets"} | told)
+    estimate = {"recall": recall.value, "recall_at_most": recall.at_most}
+    sink.write({name: figures[name] for name in figures if name != "buckets"} | estimate)
     if figures.get("advice"):
         sink.screen.print(figures["advice"])
     sink.screen.print(

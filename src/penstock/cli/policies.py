@@ -24,7 +24,7 @@ def policies(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False, expand=False)
     table.add_column("policy", style="bold cyan", no_wrap=True)
-    titles = [("what goes", 5), ("options", 3), ("cost", 4), ("paper", 4)]
+    titles = [("evicts", 5), ("options", 3), ("cost", 4), ("paper", 4)]
     if sink.screen.width < WIDE:
         titles.pop()
     for title, ratio in titles:

@@ -124,9 +124,9 @@ def _show_table(outcome: Outcome, out: Any) -> None:
             shown.add_row(*row)
         out.print(shown)
         title = None
-    told = [name for name in ("runs", "data") if name in outcome.table]
-    if told:
-        notes = [f"{name}: {', '.join(map(str, outcome.table[name].unique()))}" for name in told]
+    noted = [name for name in ("runs", "data") if name in outcome.table]
+    if noted:
+        notes = [f"{name}: {', '.join(map(str, outcome.table[name].unique()))}" for name in noted]
         out.print(f"[dim]{'; '.join(notes)}[/]\n")
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 IDLE = 20.0  # seconds without a request after which the process ends
-LONGEST = 180.0  # seconds that a request may take before the caller had better compile it itself
+LONGEST = 180.0  # seconds that a request may take before the caller compiles it itself
 
 _process: subprocess.Popen[bytes] | None = None
 _asked: dict[tuple[str, str, Any], float] = {}

@@ -171,7 +171,7 @@ class Kernel(Whole):
         return self.compile(signature)
 
     def compile(self, sig: Any) -> Any:
-        """The code for a signature: that of this process, that on disk, or new; whoever waits is told."""
+        """The code for a signature: that of this process, that on disk, or newly compiled, with a notice."""
         arguments = sigutils.normalize_signature(sig)[0]
         if arguments in self.overloads or self._cache.has(arguments, self.targetctx):
             return super().compile(sig)
@@ -209,7 +209,7 @@ def chosen_tier() -> str | None:
 
 
 def expected() -> Work | None:
-    """The work that drivers are a part of, if somebody has told how much it is."""
+    """The work that drivers are a part of, if its size is known."""
     return _work.get()
 
 

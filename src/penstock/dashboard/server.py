@@ -109,8 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
             page = files(__package__).joinpath("page.html").read_bytes()
             self._say(HTTPStatus.OK, "text/html; charset=utf-8", page, body)
         elif path == "/batches.json":
-            told = ", ".join(as_json(figures) for _, figures in self.server.board.since(0, 0))
-            self._say(HTTPStatus.OK, "application/json", f"[{told}]\n".encode(), body)
+            rows = ", ".join(as_json(figures) for _, figures in self.server.board.since(0, 0))
+            self._say(HTTPStatus.OK, "application/json", f"[{rows}]\n".encode(), body)
         elif path == "/events" and body:
             self._tell()
         else:

@@ -263,7 +263,7 @@ def _arrive(state, store, stream, key, entry):
         state.ticks += 1
     state.seen[stream] += 1
     state.last[stream] = state.value(int(key))
-    number = int(store.meta[ARRIVALS]) - 1  # in a tick it is told in the end
+    number = int(store.meta[ARRIVALS]) - 1  # within a tick, hooks run at its end
     state.waiting.append(Item(stream, int(key), now, number, -1))
 
 

@@ -36,10 +36,10 @@ def check_cache_accounts(
     keys = random_requests(300, 2) if requests is None else requests
     run = replay(keys, policy, capacity)
     distinct = len(np.unique(keys))
-    told = f"{run.evicted} evicted + {run.refused} refused"
+    sums = f"{run.evicted} evicted + {run.refused} refused"
     expect(
         run.misses - run.evicted - run.refused <= min(capacity, distinct),
-        f"{run.misses} misses and {told} leave more than {capacity} entries",
+        f"{run.misses} misses and {sums} leave more than {capacity} entries",
     )
     best = replay(keys, "lfd:bypass=true", capacity).hits
     expect(run.hits <= best, f"{run.hits} hits, but the clairvoyant optimum has {best}")
@@ -74,13 +74,13 @@ def check_cache_operations(policy: Policy, seed: int = 2, operations: int = 800)
 
 
 def check_cache_copy(policy: Policy, seed: int = 4) -> None:
-    """A cache with the stored parts of another goes on exactly as that one."""
+    """A cache with the stored parts of another continues exactly as that one."""
     keys = random_requests(200, seed)
     first, second = (Cache(policy, CAPACITY, seed=3) for _ in range(2))
     first.request(keys[:90])
     second.parts = copy.deepcopy(first.parts)
     same = first.request(keys[90:]).slot.tolist() == second.request(keys[90:]).slot.tolist()
-    expect(same, "a cache that is restored from its stored parts goes on in another way")
+    expect(same, "a cache that is restored from its stored parts continues differently")
     second.check()
 
 

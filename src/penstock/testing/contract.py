@@ -67,8 +67,8 @@ def check_policy(policy: type[Policy] | Policy | str, operators: Sequence[str] |
         try:
             check()
         except Exception as error:
-            told = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-            raise AssertionError(f"{found.spell()}, {name}: {told}") from error
+            reason = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+            raise AssertionError(f"{found.spell()}, {name}: {reason}") from error
     return list(names)
 
 

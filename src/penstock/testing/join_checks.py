@@ -28,7 +28,7 @@ Trajectory = tuple[list[list[int]], list[list[int]], dict[str, int]]
 
 
 def make_join(policy: Policy | str, step: str = "arrival", budget: Any = None, **options: Any) -> WindowJoin:
-    """The join that the checks run: a window of 25 and, unless told otherwise, memory for 10 tuples."""
+    """The join that the checks run: a window of 25 and by default memory for 10 tuples."""
     return WindowJoin(within=WITHIN, budget=budget or Tuples(10), policy=policy, step=step, **options)
 
 
@@ -120,8 +120,8 @@ ACCOUNTS = ("arrivals", "buffered", "expired", "evicted", "dropped")
 
 def _expect_accounts(totals: dict[str, int]) -> None:
     arrivals, *fates = (totals[name] for name in ACCOUNTS)
-    told = " + ".join(f"{totals[name]} {name}" for name in ACCOUNTS[1:])
-    expect(arrivals == sum(fates), f"{arrivals} arrivals are not {told}")
+    sums = " + ".join(f"{totals[name]} {name}" for name in ACCOUNTS[1:])
+    expect(arrivals == sum(fates), f"{arrivals} arrivals are not {sums}")
 
 
 def check_batches(
@@ -136,7 +136,7 @@ def check_batches(
 
 
 def check_snapshot(policy: Policy, step: str = "arrival", seed: int = 0, at: float = 0.4) -> None:
-    """A state that is restored in mid-stream goes on exactly as the original."""
+    """A state that is restored in mid-stream continues exactly as the original."""
     feed = random_feed(120, seed)
     cut = int(at * len(feed))
     original = make_join(policy, step, **_options(seed)).start()
@@ -215,7 +215,7 @@ def _stress(state: JoinState, feed: Feed, batch: int) -> None:
         state.check()
         totals = state.totals()
         _expect_accounts(totals)
-        expect(totals["buffered"] == state.buffered, "the number of buffered tuples is told in two ways")
+        expect(totals["buffered"] == state.buffered, "the number of buffered tuples is reported in two ways")
     state.finish()
     state.check()
     _expect_accounts(state.totals())

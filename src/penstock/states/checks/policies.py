@@ -44,7 +44,7 @@ from penstock.structures.decaying_scores import KNOWN, LENGTH, LOGGED, SINCE, VI
 from penstock.structures.recency_list import NEWER, NOTED, OLDER, Recency
 
 ROUNDS = 1 << 24  # more than a score that is a number takes to fade: no hand is farther from a tuple
-CREDITS = 1 << 60  # differences of credits can be told
+CREDITS = 1 << 60  # credits below it have exact differences
 
 CHECKS[Logs] = anything  # looked at with their keys
 
