@@ -12,7 +12,7 @@ the others out.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,11 @@ from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark.runtime.event_store import EventStore
 from penstock.spark.runtime.packer import as_numbers, from_blob, to_blob
 from penstock.spark.runtime.partition_keys import number_partitions
-from penstock.spark.runtime.pattern_stream import MatchSpec, fill
+from penstock.spark.runtime.pattern_stream import fill
 from penstock.states.checks import sound
+
+if TYPE_CHECKING:
+    from penstock.spark.runtime.pattern_bucket import PatternSpec
 
 AXIS, TYPE = "_penstock_axis", "_penstock_type"  # times or positions, and the numbers of types
 
@@ -36,7 +39,7 @@ AXIS, TYPE = "_penstock_axis", "_penstock_type"  # times or positions, and the n
 class Partitions:
     """The events of all partitions, and where those of each are."""
 
-    def __init__(self, spec: MatchSpec) -> None:
+    def __init__(self, spec: PatternSpec) -> None:
         self.spec = spec
         self.by_events = spec.pattern.within.events
         self.search = PartitionedSearch(spec.plain, spec.width, spec.max_events)
