@@ -36,6 +36,7 @@ def test_state_variables_are_declared_without_the_operator() -> None:
     assert [type(each) for each in (head, snapshot, log)] == [ValueState, MapState, MapState]
     assert [call.args[:1] for call in client.get_value_state.call_args_list] == [("head",)]
     assert [call.args[0] for call in client.get_map_state.call_args_list] == ["snapshot", "log"]
+    client._parse_string_schema.assert_not_called()  # each would be a round trip in every batch
     assert processor._spec is None
     assert processor.spec == spec_of()
 

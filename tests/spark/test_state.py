@@ -20,6 +20,7 @@ from penstock.errors import SnapshotError
 from penstock.spark import bounded_join
 from penstock.spark.runtime import state_log as state_log
 from penstock.spark.runtime.join_bucket import JoinBucket
+from penstock.spark.runtime.join_spec import JoinSpec
 from penstock.spark.runtime.packer import PackedBatch
 from penstock.spark.runtime.state_log import SEAL
 from tests.spark.conftest import write_files
@@ -189,6 +190,23 @@ def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pyte
     opened = ended.open(SPEC)  # it is there all the same, from the store
     assert opened.read > 0
     assert opened.bucket.state.totals()["arrivals"] > 0
+
+
+def test_a_bucket_that_is_remembered_starts_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh state has tables for the whole budget, which a small batch should not pay for."""
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    started: list[Any] = []
+    start = JoinSpec.start
+    monkeypatch.setattr(JoinSpec, "start", lambda spec: started.append(spec) or start(spec))
+    log = state_log.StateLog(*variables())
+    for number in range(3):
+        opened = log.open(SPEC)
+        list(opened.bucket.process(packed(number)))
+        log.commit(opened, packed(number))
+    assert len(started) == 1
+    other = SPEC.with_join(budget=ps.Tuples(20))
+    assert log.open(other).changed
+    assert len(started) > 1
 
 
 def test_seals_say_what_is_wrong() -> None:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import SnapshotError
 from penstock.patterns import Pattern, PatternState
 from penstock.patterns.batch import width_of
 from penstock.patterns.options import Options
-from penstock.patterns.snapshot import pack, unpack
 from penstock.spark.runtime.figures import Figures
 from penstock.spark.runtime.keyed_streams import KeyedStreams
-from penstock.spark.runtime.operator import Bucket, Spec, fixed_types
-from penstock.spark.runtime.packer import EventPacking, PackedBatch, Packing, as_numbers, from_blob, to_blob
+from penstock.spark.runtime.operator import Spec, fixed_types
+from penstock.spark.runtime.packer import EventPacking, PackedBatch, Packing, as_numbers
 from penstock.spark.runtime.pattern_partitions import Partitions
-from penstock.spark.runtime.payload_table import appended
+from penstock.spark.runtime.time_order import TimeOrderedBucket
 
 
 @dataclass
@@ -36,63 +34,36 @@ class PatternFigures(Figures):
     held: int = 0
 
 
-class PatternBucket(Bucket):
+class PatternBucket(TimeOrderedBucket):
     """The streams of a bucket, and the events that wait until none before them can come."""
 
     def __init__(self, spec: PatternSpec) -> None:
         super().__init__(spec)
         together = spec.keys and spec.strategy == "columnar"
         self.partitions = Partitions(spec) if together else KeyedStreams(spec)
-        self.waiting: pa.Table | None = None
-        self.latest: Any = None  # the largest time seen
-        self.released: Any = None  # events up to here are in the streams
 
     def process(self, batch: PackedBatch, quiet: bool = False) -> list[pa.Table]:
-        """The matches that a batch completes; `quiet` is for a replay, of which they are known."""
-        spec = self.spec
+        """The matches that a batch completes, also in a replay."""
         events = batch.table()
         assert events is not None, "every bucket gets the columns"
         self.figures = PatternFigures(events=events.num_rows)
-        times = as_numbers(events[spec.time], spec.dtype)
-        if times.null_count:
-            self.figures.skipped = times.null_count
-            events = events.filter(pc.is_valid(times))
-            times = times.drop_null()
-        numbers = times.to_numpy()
-        if self.released is not None and len(numbers) and numbers.min() < self.released:
-            fine = numbers >= self.released
-            self.figures.late = int(len(fine) - fine.sum())
-            events, numbers = events.filter(pa.array(fine)), numbers[fine]
-        latest = int(batch.latest) if batch.latest is not None and spec.dtype == "int64" else batch.latest
-        seen = [
-            t for t in (self.latest, latest, numbers.max().item() if len(numbers) else None) if t is not None
-        ]
-        if not seen:
-            return []
-        self.latest = max(seen)
-        progress = self.latest - spec.lateness
-        if self.released is not None:
-            progress = max(progress, self.released)
-        events = self._relevant(events)
-        if self.waiting is not None:
-            events = appended(self.waiting, events)
-            self.waiting = None
-        numbers = as_numbers(events[spec.time], spec.dtype).to_numpy()
-        ready = numbers <= progress
-        if not ready.all():
-            self.waiting = events.filter(pa.array(~ready)).combine_chunks()
-            events, numbers = events.filter(pa.array(ready)), numbers[ready]
-        self.released = progress
-        return self._matched(self.sorted(events, numbers), progress)
+        timed = pc.is_valid(as_numbers(events[self.spec.time], self.spec.dtype))
+        usable = events.filter(timed)
+        self.figures.skipped = events.num_rows - usable.num_rows
+        latest = batch.latest
+        if latest is not None and self.spec.dtype == "int64":
+            latest = int(latest)
+        due = self.release(usable, latest)
+        return [] if due is None else self._matched(self.sorted(due.rows, due.times), due.progress)
 
-    def _relevant(self, events: pa.Table) -> pa.Table:
+    def relevant(self, rows: pa.Table) -> pa.Table:
         """Events of the types of the pattern; in a window of events all count."""
-        kind = events.schema.field(self.spec.type).type
+        kind = rows.schema.field(self.spec.type).type
         texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if self.spec.pattern.within.events or not texts:
-            return events
-        wanted = pc.is_in(events[self.spec.type], self.spec.types.cast(kind))
-        return events if pc.all(wanted).as_py() else events.filter(wanted)
+            return rows
+        wanted = pc.is_in(rows[self.spec.type], self.spec.types.cast(kind))
+        return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
     def sorted(self, events: pa.Table, numbers: np.ndarray) -> pa.Table:
         """Events in the order of time, then of the columns that decide between ties."""
@@ -127,7 +98,7 @@ class PatternBucket(Bucket):
         self.figures = PatternFigures(events=rows.num_rows)
         times = as_numbers(rows[self.spec.time], self.spec.dtype)
         latest = pc.max(times).as_py()  # none before it is to come
-        return self._matched(self._relevant(rows.filter(pc.is_valid(times))), latest)
+        return self._matched(self.relevant(rows.filter(pc.is_valid(times))), latest)
 
     def finish(self) -> list[pa.Table]:
         """The end of all streams."""
@@ -135,28 +106,13 @@ class PatternBucket(Bucket):
         self.figures = PatternFigures(matches=sum(table.num_rows for table in found))
         return found
 
-    def snapshot(self) -> bytes:
-        """The state of the bucket, for a snapshot."""
-        content = {
-            "streams": self.partitions.dump(),
-            "waiting": None if self.waiting is None else to_blob(self.waiting),
-            "latest": self.latest,
-            "released": self.released,
-        }
-        return pack(content)
+    def dump(self) -> dict[str, Any]:
+        """The events of all streams."""
+        return {"streams": self.partitions.dump()}
 
-    @classmethod
-    def restore(cls, spec: PatternSpec, data: bytes) -> Self:
-        """The counterpart; refuses what is not the state of a bucket."""
-        content = unpack(data)
-        bucket = cls(spec)
-        try:
-            bucket.partitions.load(content["streams"])
-            bucket.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
-            bucket.latest, bucket.released = content["latest"], content["released"]
-        except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-            raise SnapshotError(f"The state of a bucket cannot be read: {error!r}") from error
-        return bucket
+    def load(self, content: dict[str, Any]) -> None:
+        """The inverse of `dump`."""
+        self.partitions.load(content["streams"])
 
 
 @dataclass(frozen=True)
@@ -207,6 +163,11 @@ class PatternSpec(Spec):
             budget=self.budget,
             policy=self.policy,
         )
+
+    def times(self, events: pa.Table) -> np.ndarray:
+        """The times of events that have one, as numbers."""
+        numbers: np.ndarray = as_numbers(events[self.time], self.dtype).to_numpy()
+        return numbers
 
     def start(self) -> PatternState:
         """A fresh state. There may be one per key, so what they have in common is made once."""

@@ -25,7 +25,7 @@ from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import values_of
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark.runtime.event_store import EventStore
-from penstock.spark.runtime.packer import as_numbers, from_blob, to_blob
+from penstock.spark.runtime.packer import from_blob, to_blob
 from penstock.spark.runtime.partition_keys import number_partitions
 from penstock.spark.runtime.pattern_stream import fill
 from penstock.states.checks import sound
@@ -69,7 +69,7 @@ class Partitions:
             return []
         parts, keys = number_partitions(events, self.spec.keys)
         types = type_numbers(column(events, self.spec.type, "event"), self.search.types)
-        before, end, axis = self.progress, progress, self._times(events)
+        before, end, axis = self.progress, progress, self.spec.times(events)
         if self.by_events:
             before = np.array([self.sizes.pop(key, 0) for key in keys], np.int64)
             end = before + np.bincount(parts, minlength=len(keys))
@@ -94,10 +94,6 @@ class Partitions:
         keys, none = list(self.numbers), np.empty(0, np.int64)
         before = np.array([self.sizes[key] for key in keys]) if self.by_events else self.progress
         return self._searched(keys, none, none, before, None)
-
-    def _times(self, events: pa.Table) -> np.ndarray:
-        numbers: np.ndarray = as_numbers(events[self.spec.time], self.spec.dtype).to_numpy()
-        return numbers
 
     def _with_passed(self, keys: list[Hashable], first_new: int) -> list[Hashable]:
         """The keys of a batch, and those of the events before it that have left their window by now."""

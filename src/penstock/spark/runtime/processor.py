@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 if TYPE_CHECKING:
     from penstock.spark.runtime.operator import Spec
     from penstock.spark.runtime.state_log import StateLog
+
+# As types, not as text: for each text a worker would ask the JVM twice, in every batch.
+DATA = StructType([StructField("data", BinaryType())])
+PART = StructType([StructField("part", IntegerType())])
+TOKEN_AND_PART = StructType([StructField("token", StringType()), StructField("part", IntegerType())])
 
 
 class BucketProcessor(StatefulProcessor):
@@ -29,9 +35,9 @@ class BucketProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take the state store of this partition from Spark."""
         self.variables = (
-            handle.getValueState("head", "data binary"),
-            handle.getMapState("snapshot", "part int", "data binary"),
-            handle.getMapState("log", "token string, part int", "data binary"),
+            handle.getValueState("head", DATA),
+            handle.getMapState("snapshot", PART, DATA),
+            handle.getMapState("log", TOKEN_AND_PART, DATA),
         )
 
     @property

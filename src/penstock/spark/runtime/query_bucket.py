@@ -17,7 +17,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from penstock.budget import Budget
-from penstock.errors import SnapshotError
 from penstock.linked.language.parser import parse_query
 from penstock.linked.plan.plan import plan_of
 from penstock.linked.plan.sharding import partition_variable, role_buckets
@@ -25,9 +24,8 @@ from penstock.linked.run.operands import masks_of
 from penstock.linked.run.stream import QueryState, StreamOptions
 from penstock.linked.terms import Terms
 from penstock.linked.triples import triples_of
-from penstock.patterns.snapshot import pack, unpack
 from penstock.spark.runtime.figures import Figures
-from penstock.spark.runtime.operator import Bucket, Spec, fixed_types
+from penstock.spark.runtime.operator import Spec, fixed_types
 from penstock.spark.runtime.output_blobs import FIGURES
 from penstock.spark.runtime.packer import (
     BUCKET,
@@ -35,10 +33,8 @@ from penstock.spark.runtime.packer import (
     PackedBatch,
     Packing,
     as_exact,
-    from_blob,
-    to_blob,
 )
-from penstock.spark.runtime.payload_table import appended
+from penstock.spark.runtime.time_order import TimeOrderedBucket
 
 START, END, STREAM = "start", "end", "_penstock_stream"
 SORTED = (START, STREAM, "s", "p", "o", END)  # the order of processing: what is left of it decides ties
@@ -140,15 +136,12 @@ class QueryPacking(Packing):
         return Divided(parts, skipped, float(times.max()))
 
 
-class QueryBucket(Bucket):
+class QueryBucket(TimeOrderedBucket):
     """The state of a bucket, and the triples that wait until none before them can come."""
 
     def __init__(self, spec: QuerySpec) -> None:
         super().__init__(spec)
         self.state = spec.start()
-        self.waiting: pa.Table | None = None
-        self.latest: float | None = None  # the largest time seen
-        self.released: float | None = None  # triples up to here have been processed
         self._uncounted = 0  # evictions when the bucket adapted, to be told with the next batch
 
     def process(self, batch: PackedBatch, quiet: bool = False) -> list[pa.Table]:
@@ -157,27 +150,8 @@ class QueryBucket(Bucket):
         assert triples is not None, "every bucket gets the columns"
         self.figures = QueryFigures(triples.num_rows, skipped=batch.skipped, evicted=self._uncounted)
         self._uncounted = 0
-        times = self.spec.times(triples)
-        if self.released is not None and len(times) and times.min() < self.released:
-            fine = times >= self.released
-            self.figures.late = int(np.count_nonzero(~fine))
-            triples, times = triples.filter(pa.array(fine)), times[fine]
-        own = float(times.max()) if len(times) else None
-        seen = [time for time in (self.latest, batch.latest, own) if time is not None]
-        if not seen:
-            return []
-        self.latest = max(seen)
-        progress = self.latest - self.spec.lateness
-        progress = progress if self.released is None else max(progress, self.released)
-        if self.waiting is not None:
-            triples = appended(self.waiting, triples)
-            times, self.waiting = self.spec.times(triples), None
-        ready = times <= progress
-        if not ready.all():
-            self.waiting = triples.filter(pa.array(~ready)).combine_chunks()
-            triples = triples.filter(pa.array(ready))
-        self.released = progress
-        return self._found(_in_order(triples, self.spec), quiet)
+        due = self.release(triples, batch.latest)
+        return [] if due is None else self._found(_in_order(due.rows, self.spec), quiet)
 
     def process_sorted(self, rows: pa.Table) -> list[pa.Table]:
         """Triples that are sorted already."""
@@ -207,28 +181,13 @@ class QueryBucket(Bucket):
         self._uncounted += self.state.totals.get("evicted", 0) - before
         return adapted
 
-    def snapshot(self) -> bytes:
-        """The state of the bucket."""
-        content = {
-            "state": self.state.snapshot(),
-            "waiting": None if self.waiting is None else to_blob(self.waiting),
-            "latest": self.latest,
-            "released": self.released,
-        }
-        return pack(content)
+    def dump(self) -> dict[str, Any]:
+        """The caches of the query."""
+        return {"state": self.state.snapshot()}
 
-    @classmethod
-    def restore(cls, spec: QuerySpec, data: bytes) -> Self:
-        """The counterpart; refuses what is not the state of a bucket."""
-        content = unpack(data)
-        bucket = cls(spec)
-        try:
-            bucket.state = QueryState.restore(content["state"])
-            bucket.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
-            bucket.latest, bucket.released = content["latest"], content["released"]
-        except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-            raise SnapshotError(f"The state of a bucket cannot be read: {error!r}") from error
-        return bucket
+    def load(self, content: dict[str, Any]) -> None:
+        """The inverse of `dump`."""
+        self.state = QueryState.restore(content["state"])
 
 
 @dataclass(frozen=True)

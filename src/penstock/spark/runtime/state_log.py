@@ -104,16 +104,19 @@ class StateLog:
         if head.identity in self.remembered:
             token, bucket, _ = self.remembered.pop(head.identity)
         tokens = [head.snapshot_token, *(token for token, _ in head.log)]
-        if bucket is None or bucket.spec != spec or token not in tokens:
+        restored = bucket is None or bucket.spec != spec or token not in tokens
+        if restored:
             data = b"".join(self._parts(self.snapshot, [(i,) for i in range(head.snapshot_parts)]))
             read += len(data)
             bucket, token = spec.kind.restore(spec, SEAL.unseal(data)), head.snapshot_token
         missed = head.log[tokens.index(token) :]
+        assert bucket is not None
         for name, parts in missed:
             data = b"".join(self._parts(self.log, [(name, i) for i in range(parts)]))
             read += len(data)
             bucket.process(PackedBatch.from_bytes(SEAL.unseal(data)), quiet=True)
-        return Opened(head, bucket, bucket.adapt(), read, len(missed))
+        # One that was remembered has been under this spec from the start. To find out costs a fresh state.
+        return Opened(head, bucket, restored and bucket.adapt(), read, len(missed))
 
     def commit(self, opened: Opened, batch: PackedBatch) -> int:
         """Write what the batch brought, or a new snapshot; the bytes written."""
