@@ -192,7 +192,7 @@ def _measured(
     title: str, session: Any, joined: Any, folder: Path, rows: int, provider: str
 ) -> dict[str, Any]:
     """Run a query to its end; seconds of the first batch and of the others."""
-    from penstock.spark.runtime.metrics import figures_of
+    from penstock.spark.runtime.figures import figures_of
 
     session.conf.set(PROVIDER, provider)
     checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"

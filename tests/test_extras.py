@@ -217,8 +217,8 @@ def test_neither_the_core_nor_a_worker_loads_an_extra() -> None:
 import sys
 import penstock, penstock.spark
 penstock.WindowJoin(within=5, budget=penstock.Tuples(4)).run(data, data, **ask)
-from penstock.spark.runtime import event_packer, event_processor, lookup_processor, packer, processor
-from penstock.spark.runtime import query_bucket
+from penstock.spark.runtime import join_bucket, lookup_bucket, packer, pattern_bucket, processor
+from penstock.spark.runtime import query_bucket, state_log
 from penstock.spark import bounded_join
 print(sorted({heavy!r} & set(sys.modules)))
 """

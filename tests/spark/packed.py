@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.joins.window import WindowJoin
-from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.join_spec import JoinSpec, Side
-from penstock.spark.runtime.packer import KEY, TIME, to_blob
+from penstock.spark.runtime.join_bucket import EVENT
+from penstock.spark.runtime.join_spec import JoinSide, JoinSpec
+from penstock.spark.runtime.packer import KEY, TIME, PackedBatch, to_blob
 from penstock.window import window_of
 
 
@@ -20,8 +21,8 @@ def spec_of(budget: Any = None, **options: Any) -> JoinSpec:
     given: dict[str, Any] = {"budget": budget or ps.Tuples(50), "policy": "gdj", "allocation": "unified"}
     return JoinSpec(
         join=WindowJoin(within=window_of(1_000), **(given | options)),
-        left=Side(("ts", "l"), ("ts_left", "l"), ("k",), "ts", False),
-        right=Side(("ts", "r"), ("ts_right", "r"), ("k",), "ts", False),
+        left=JoinSide(("ts", "l"), ("ts_left", "l"), ("k",), "ts", False),
+        right=JoinSide(("ts", "r"), ("ts_right", "r"), ("k",), "ts", False),
         buckets=1,
         unit="ms",
         dtype="int64",
@@ -35,7 +36,7 @@ def spec_of(budget: Any = None, **options: Any) -> JoinSpec:
     )
 
 
-def packed(number: int, rows: int = 40, span: int = 500, text: int = 8) -> Batch:
+def packed(number: int, rows: int = 40, span: int = 500, text: int = 8) -> PackedBatch:
     """The batch with this number: rows of both sides as the packer packs them."""
     rng = np.random.default_rng(number)
     blobs: list[tuple[int, Any]] = []
@@ -45,4 +46,12 @@ def packed(number: int, rows: int = 40, span: int = 500, text: int = 8) -> Batch
         texts = [f"{n:0{text}d}" for n in range(rows)]
         table = pa.table({KEY: key, "c0": time, "c1": texts, "k0": key, TIME: time})
         blobs.append((side, to_blob(table)))
-    return Batch(blobs, watermark=-1, skipped=3)
+    return PackedBatch(blobs, watermark=-1, skipped=3)
+
+
+def divided(tables: Iterable[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The output of a bucket: results, and the rows that left or were late."""
+    every = list(tables)
+    return [table for table in every if EVENT not in table.column_names], [
+        table for table in every if EVENT in table.column_names
+    ]

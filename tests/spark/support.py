@@ -182,7 +182,7 @@ def python_workers() -> list[psutil.Process]:
 
 def figures(query: Any) -> list[dict[str, Any]]:
     """What the join says of each batch of a query."""
-    from penstock.spark.runtime.metrics import figures_of
+    from penstock.spark.runtime.figures import figures_of
 
     return [found for each in query.recentProgress if (found := figures_of(each)) is not None]
 

@@ -14,7 +14,7 @@ import penstock as ps
 from penstock.errors import PenstockError
 from penstock.spark import PipelineMonitor, bounded_join
 from penstock.spark.monitor.totals import RunningTotals
-from penstock.spark.runtime.join_bucket import Bucket
+from penstock.spark.runtime.join_bucket import JoinBucket
 from tests.dashboard.browser import Browser
 from tests.spark.conftest import write_files
 from tests.spark.packed import packed, spec_of
@@ -64,8 +64,8 @@ def test_the_numbers_move(spark: Any, stream_of: Callable[[Path], DataFrame], tm
 
 @pytest.mark.parametrize(("budget", "share"), [(ps.Tuples(50), (50, 0)), (ps.Bytes("1 MiB"), (0, 2**20))])
 def test_a_bucket_tells_its_budget(budget: Any, share: tuple[int, int]) -> None:
-    bucket = Bucket(spec_of(budget))
-    for _ in bucket.process(packed(1))[0]:
+    bucket = JoinBucket(spec_of(budget))
+    for _ in bucket.process(packed(1)):
         pass
     assert (bucket.figures.budget_rows, bucket.figures.budget_bytes) == share
     row = {"bucket": 0, **bucket.figures.flat()}

@@ -53,6 +53,12 @@ def test_columns_with_dots_and_backticks(spark: Any, table: tuple[str, str]) -> 
     assert rows_of(found) == wanted(frame, "left")
 
 
+def test_a_column_may_be_called_as_penstock_calls_its_own(spark: Any, table: tuple[str, str]) -> None:
+    frame = spark.createDataFrame([(2, "a", 1), (4, "b", 2)], "item long, label string, side int")
+    found = lookup_join(frame, table, on="item", key="id", budget=40).collect()
+    assert sorted(map(tuple, found)) == [(2, "a", 1, "item 2"), (4, "b", 2, "item 4")]
+
+
 @pytest.mark.parametrize(("how", "policy"), [("left", "lru"), ("inner", "gdj")])
 def test_batch(spark: Any, table: tuple[str, str], how: str, policy: str) -> None:
     from pyspark.sql import Observation

@@ -20,16 +20,14 @@ from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import PipelineMonitor, bounded_join_many
 from penstock.spark.monitor.prometheus import Exporter
 from penstock.spark.monitor.totals import RunningTotals
-from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.join_spec import Side
-from penstock.spark.runtime.many_bucket import ManyBucket
-from penstock.spark.runtime.many_spec import ManySpec
-from penstock.spark.runtime.packer import CHECK, KEY, TIME, to_blob
+from penstock.spark.runtime.join_spec import JoinSide
+from penstock.spark.runtime.many_join import ManyBucket, ManySpec
+from penstock.spark.runtime.packer import CHECK, KEY, TIME, PackedBatch, to_blob
 from penstock.spark.runtime.state_log import StateLog
 from penstock.window import window_of
 from tests.spark.conftest import write_files
 from tests.spark.support import figures, rows_of
-from tests.spark.test_state import Handle
+from tests.spark.test_state import variables
 
 NAMES = ("seen", "clicked", "bought")
 ENOUGH = ps.Tuples(100_000)
@@ -330,7 +328,7 @@ def spec_of(budget: int = 40, policy: str = "gdj", joins: Any = ((0, 1, 2),)) ->
     """Joins of rows with a key, a time and a number within 300 ms, in one bucket."""
     return ManySpec(
         names=NAMES,
-        parts=tuple(Side(("ts", "n"), (f"ts_{name}", f"n_{name}"), (), "ts", False) for name in NAMES),
+        parts=tuple(JoinSide(("ts", "n"), (f"ts_{name}", f"n_{name}"), (), "ts", False) for name in NAMES),
         joins=joins,
         on=str(joins),
         within=window_of(300),
@@ -346,7 +344,7 @@ def spec_of(budget: int = 40, policy: str = "gdj", joins: Any = ((0, 1, 2),)) ->
     )
 
 
-def packed(spec: ManySpec, number: int, rows: int = 30, span: int = 200) -> Batch:
+def packed(spec: ManySpec, number: int, rows: int = 30, span: int = 200) -> PackedBatch:
     """The batch with this number, as the packer packs it."""
     rng = np.random.default_rng(number)
     blobs: list[tuple[int, Any]] = []
@@ -357,7 +355,7 @@ def packed(spec: ManySpec, number: int, rows: int = 30, span: int = 200) -> Batc
         for place, join in enumerate(spec.joins_of(side)):
             columns[f"{KEY}{join}"] = columns[f"{CHECK}{join}"] = pa.array(key[:, place])
         blobs.append((side, to_blob(pa.table(columns))))
-    return Batch(blobs, watermark=-1, skipped=1)
+    return PackedBatch(blobs, watermark=-1, skipped=1)
 
 
 def told(tables: Iterator[pa.Table]) -> list[Any]:
@@ -369,7 +367,7 @@ def told(tables: Iterator[pa.Table]) -> list[Any]:
 def test_a_bucket_goes_on_from_snapshot_and_log(joins: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StateLog, "remembered", {})
     spec = spec_of(joins=joins)
-    state_log, plain = StateLog(Handle(), ManyBucket), ManyBucket(spec)
+    state_log, plain = StateLog(*variables()), ManyBucket(spec)
     for number in range(8):
         if number % 2:
             StateLog.remembered.clear()  # as another worker would, it reads the snapshot and replays the log
@@ -377,8 +375,8 @@ def test_a_bucket_goes_on_from_snapshot_and_log(joins: Any, monkeypatch: pytest.
         opened = state_log.open(spec)
         assert isinstance(opened.bucket, ManyBucket)
         assert (opened.read > 0) == bool(number % 2)
-        got = told(opened.bucket.process(batch)[0])
-        assert got == told(plain.process(batch)[0])
+        got = told(opened.bucket.process(batch))
+        assert got == told(plain.process(batch))
         assert opened.bucket.figures == plain.figures
         opened.bucket.state.check()
         state_log.commit(opened, batch)
@@ -392,14 +390,14 @@ def test_a_bucket_adapts_to_another_budget_and_policy() -> None:
     spec = spec_of(budget=200)
     bucket = ManyBucket(spec)
     for number in range(3):
-        told(bucket.process(packed(spec, number))[0])
+        told(bucket.process(packed(spec, number)))
     before = bucket.state.buffered
-    other = ManyBucket.from_bytes(spec_of(budget=25, policy="lru"), bucket.to_bytes())
+    other = ManyBucket.restore(spec_of(budget=25, policy="lru"), bucket.snapshot())
     assert other.adapt()
     assert not other.adapt()
     other.state.check()
     assert other.state.buffered == 25 < before
-    told(other.process(packed(spec, 3))[0])
+    told(other.process(packed(spec, 3)))
     assert sum(other.figures.evicted.values()) >= before - 25
 
 
@@ -411,19 +409,19 @@ def test_keys_that_only_share_a_hash_do_not_join() -> None:
         time = np.array([1, 2])
         checks = {f"{KEY}0": [7, 7], f"{CHECK}0": [1, 1 if side == 1 else 2]}
         blobs.append((side, to_blob(pa.table({"c0": time, "c1": [0, 1], TIME: time, **checks}))))
-    rows = told(bucket.process(Batch(blobs))[0])
+    rows = told(bucket.process(PackedBatch(blobs)))
     assert [(row["n_seen"], row["n_clicked"], row["n_bought"]) for row in rows] == [(0, 0, 0), (0, 1, 0)]
 
 
 def test_state_of_two_streams_is_refused_for_many() -> None:
-    from penstock.spark.runtime.join_bucket import Bucket
+    from penstock.spark.runtime.join_bucket import JoinBucket
     from tests.spark.packed import packed as packed_pair
     from tests.spark.packed import spec_of as pair_of
 
-    pair = Bucket(pair_of())
-    told(pair.process(packed_pair(0))[0])
+    pair = JoinBucket(pair_of())
+    told(pair.process(packed_pair(0)))
     with pytest.raises(SnapshotError):
-        ManyBucket.from_bytes(spec_of(), pair.to_bytes())
+        ManyBucket.restore(spec_of(), pair.snapshot())
 
 
 def test_figures_of_many_streams_add_up() -> None:

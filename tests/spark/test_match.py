@@ -16,10 +16,8 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import match_pattern
-from penstock.spark.runtime.event_packer import BUCKET, event_packer
-from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.pattern_bucket import Matcher
-from penstock.spark.runtime.pattern_stream import MatchSpec
+from penstock.spark.runtime.packer import BUCKET, EventPacking, PackedBatch, packer
+from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
 from penstock.spark.runtime.state_log import SEAL
 from tests.spark.conftest import write_files
 
@@ -45,13 +43,13 @@ def pairs(frame: pd.DataFrame) -> Counter[Any]:
 
 
 def test_foreign_state_is_refused_and_runs_nothing() -> None:
-    spec = MatchSpec(ps.Pattern.parse(TEXT), "type", "ts", "int64", "us", 0.0, ("k", "n"), (), "columnar")
+    spec = PatternSpec(ps.Pattern.parse(TEXT), "type", "ts", "int64", "us", 0.0, ("k", "n"), (), "columnar")
     harmful = b"cbuiltins\nexec\n(Vraise SystemExit\ntR."  # a pickle that calls exec
     header = snapshot.pack({})[:8]
     for data in (b"", bytes(100), harmful, SEAL.seal(harmful), header + harmful, packed_raw(harmful)):
         with pytest.raises(SnapshotError):
-            Matcher.from_bytes(spec, data)
-    again = Matcher.from_bytes(spec, Matcher(spec).to_bytes())
+            PatternBucket.restore(spec, data)
+    again = PatternBucket.restore(spec, PatternBucket(spec).snapshot())
     assert again.partitions.streams == {}
 
 
@@ -139,20 +137,17 @@ def test_ties_stand_in_one_order_in_batches_and_streams(
 
 def test_whole_times_that_no_float_has_are_not_late() -> None:
     first = 1_700_000_000_000_000_200  # the nearest float is 56 later
-    spec = MatchSpec(
+    spec = PatternSpec(
         ps.Pattern.parse("PATTERN SEQ(A a, B b) WITHIN 9"), "type", "ts", "int64", "ns", 2, (), (), "columnar"
     )
-    matcher, found = Matcher(spec), 0
+    matcher, found = PatternBucket(spec), 0
     for i, kind in enumerate("AABBx"):
         table = pa.table({"type": [kind], "ts": [first + 3 * i], BUCKET: pa.array([0], pa.int32())})
-        (packed,) = [
-            each.to_pylist()[0]
-            for each in event_packer("ts", "int64", [0])(iter(table.to_batches()))
-            if each["label"][0].as_py() == 0
-        ]
+        (piece,) = packer(EventPacking((0,), time="ts"))(iter(table.to_batches()))
+        (packed,) = (row for row in piece.to_pylist() if row["label"] == 0)
         assert packed["latest"] <= first + 3 * i
         found += sum(
-            t.num_rows for t in matcher.process(Batch([(0, packed["blob"])], latest=packed["latest"]))
+            t.num_rows for t in matcher.process(PackedBatch([(0, packed["blob"])], latest=packed["latest"]))
         )
         assert matcher.figures.late == 0
     assert found == 4

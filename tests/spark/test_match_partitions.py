@@ -24,12 +24,10 @@ from penstock.patterns import STRATEGIES
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark import match_pattern
 from penstock.spark.runtime.event_store import EventStore
-from penstock.spark.runtime.join_bucket import Batch
 from penstock.spark.runtime.keyed_streams import KeyedStreams
-from penstock.spark.runtime.packer import to_blob
-from penstock.spark.runtime.pattern_bucket import Matcher
+from penstock.spark.runtime.packer import PackedBatch, to_blob
+from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
 from penstock.spark.runtime.pattern_partitions import AXIS
-from penstock.spark.runtime.pattern_stream import MatchSpec
 from tests.patterns.agreement import Case, random_case
 from tests.patterns.test_agreement import LARGE
 from tests.spark.conftest import write_files
@@ -38,13 +36,13 @@ from tests.spark.test_match import events, pairs
 KEYS = [None, float("nan"), 0.0, -0.0, 1.0]
 
 
-def spec_of(pattern: ps.Pattern, strategy: str = "columnar", **given_: Any) -> MatchSpec:
+def spec_of(pattern: ps.Pattern, strategy: str = "columnar", **given_: Any) -> PatternSpec:
     dtype = given_.pop("dtype", "int64")
-    return MatchSpec(pattern, "type", "ts", dtype, "ms", 0, ("n",), ("k",), strategy, **given_)
+    return PatternSpec(pattern, "type", "ts", dtype, "ms", 0, ("n",), ("k",), strategy, **given_)
 
 
-def batch(table: pa.Table) -> Batch:
-    return Batch([(0, to_blob(table))])
+def batch(table: pa.Table) -> PackedBatch:
+    return PackedBatch([(0, to_blob(table))])
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -90,11 +88,11 @@ def test_each_partition_finds_what_the_oracle_finds_in_it(strategy: str, random:
     spec = spec_of(pattern, strategy, dtype=str(table["ts"].type).replace("double", "float64"))
     cuts = [0, *sorted(random.randint(0, len(stream)) for _ in range(5)), len(stream)]
     parts = [table.slice(a, b - a) for a, b in pairwise(cuts) if b > a]
-    streamed, ordered = Matcher(spec), Matcher(spec)
+    streamed, ordered = PatternBucket(spec), PatternBucket(spec)
     got: list[list[pa.Table]] = [[], []]
     for part in parts:
         got[0] += streamed.process(batch(part))
-        got[1] += ordered.ordered(part)
+        got[1] += ordered.process_sorted(part)
         for each in (streamed, ordered):
             each.partitions.check()
             if not pattern.within.events:
@@ -102,7 +100,7 @@ def test_each_partition_finds_what_the_oracle_finds_in_it(strategy: str, random:
                 reach = part["ts"].to_numpy()[-1] - spec.width * windows
                 assert all(last >= reach for last in last_times(each))
         if random.random() < 0.4:
-            streamed = Matcher.from_bytes(spec, streamed.to_bytes())
+            streamed = PatternBucket.restore(spec, streamed.snapshot())
     got[0] += streamed.finish()
     got[1] += ordered.finish()
     for tables in got:
@@ -110,7 +108,7 @@ def test_each_partition_finds_what_the_oracle_finds_in_it(strategy: str, random:
         assert Counter(tuple(row.values()) for row in rows) == expected, f"{pattern} over {stream}, {keys}"
 
 
-def last_times(matcher: Matcher) -> list[Any]:
+def last_times(matcher: PatternBucket) -> list[Any]:
     """The time of the last event that is kept of each partition."""
     partitions = matcher.partitions
     if isinstance(partitions, KeyedStreams):
@@ -119,7 +117,7 @@ def last_times(matcher: Matcher) -> list[Any]:
     return partitions.store.take(last, [AXIS])[AXIS].to_pylist() if len(last) else []
 
 
-def keys_of(matcher: Matcher) -> list[Any]:
+def keys_of(matcher: PatternBucket) -> list[Any]:
     """The keys of which anything is kept."""
     partitions = matcher.partitions
     return sorted(partitions.streams if isinstance(partitions, KeyedStreams) else partitions.numbers)
@@ -139,19 +137,19 @@ def newcomers(number: int, size: int) -> pa.Table:
 @pytest.mark.parametrize("how", ["process", "ordered"])
 def test_keys_that_are_past_cost_nothing(strategy: str, how: str) -> None:
     """Before, every key ever seen was visited in every batch, and kept in the state."""
-    matcher = Matcher(spec_of(ps.Pattern.parse(SHORT), strategy))
+    matcher = PatternBucket(spec_of(ps.Pattern.parse(SHORT), strategy))
     took, kept, found = [], [], 0
     for number in range(60):
         table = newcomers(number, 8)
         began = time.process_time()
-        tables = matcher.process(batch(table)) if how == "process" else matcher.ordered(table)
+        tables = matcher.process(batch(table)) if how == "process" else matcher.process_sorted(table)
         took.append(time.process_time() - began)
         found += sum(each.num_rows for each in tables)
         waiting = getattr(matcher.partitions, "queue", ())
         kept.append((len(matcher.partitions), matcher.figures.held, len(waiting)))
     assert found == 60 * 8
     assert np.max(kept, axis=0).tolist() == [8, 16, 0 if strategy == "columnar" else 8]
-    assert len(matcher.to_bytes()) < 10_000
+    assert len(matcher.snapshot()) < 10_000
     # 20 and 60 batches after the start; it was three times as long.
     assert np.median(took[-15:]) < 2 * np.median(took[10:25])
 
@@ -159,13 +157,13 @@ def test_keys_that_are_past_cost_nothing(strategy: str, how: str) -> None:
 @pytest.mark.parametrize("strategy", ["columnar", "iterative"])
 def test_a_window_of_events_keeps_a_key_until_its_own_events_push_the_others_out(strategy: str) -> None:
     pattern = ps.Pattern.parse("PATTERN SEQ(A a, B b) WITHIN 3 EVENTS RETURN a.n AS first, b.n AS last")
-    matcher = Matcher(spec_of(pattern, strategy))
+    matcher = PatternBucket(spec_of(pattern, strategy))
     rows = [("A", 0, "x"), ("A", 1, "y"), ("D", 2, "x"), ("D", 3, "x"), ("D", 9_000, "y"), ("B", 9_001, "y")]
     found = []
     for n, (kind, at, key) in enumerate(rows):
         table = pa.table({"type": [kind], "ts": [at], "k": [key], "n": [n]})
         found += [each.to_pylist()[0] for each in matcher.process(batch(table))]
-        matcher = Matcher.from_bytes(matcher.spec, matcher.to_bytes())
+        matcher = PatternBucket.restore(matcher.spec, matcher.snapshot())
         kept = [*(["x"] if n < 3 else []), *(["y"] if n > 0 else [])]
         assert keys_of(matcher) == ([f"['{key}']" for key in kept] if strategy == "iterative" else kept)
     assert [(row["first"], row["last"]) for row in found] == [(1, 5)]
@@ -184,7 +182,7 @@ def test_a_batch_costs_what_its_events_do_and_not_what_is_kept(
         return search(self, events)
 
     monkeypatch.setattr(PartitionedSearch, "process", counted)
-    matcher = Matcher(spec_of(ps.Pattern.parse(text)))
+    matcher = PatternBucket(spec_of(ps.Pattern.parse(text)))
     partitions: Any = matcher.partitions
     for number in range(40):
         matcher.process(batch(newcomers(number, 50)))
@@ -231,7 +229,7 @@ def test_the_limit_of_events_is_for_each_partition() -> None:
     limited = spec_of(ps.Pattern.parse(SHORT), max_events=3)
     crowd = {"type": ["A"] * 8, "ts": list(range(8)), "k": ["x", "y"] * 4, "n": list(range(8))}
     table = pa.table(crowd)
-    matcher = Matcher(limited)
+    matcher = PatternBucket(limited)
     matcher.process(batch(table.slice(0, 6)))
     with pytest.raises(EventLimitError, match="The window contains 4 events, but max_events is 3"):
         matcher.process(batch(table.slice(6)))
@@ -239,10 +237,10 @@ def test_the_limit_of_events_is_for_each_partition() -> None:
 
 def test_state_of_a_version_that_kept_partitions_apart_is_refused() -> None:
     spec = spec_of(ps.Pattern.parse(SHORT))
-    old = Matcher(spec_of(ps.Pattern.parse(SHORT), "iterative"))
+    old = PatternBucket(spec_of(ps.Pattern.parse(SHORT), "iterative"))
     old.process(batch(newcomers(0, 3)))
     with pytest.raises(SnapshotError, match="another version"):
-        Matcher.from_bytes(spec, old.to_bytes())
+        PatternBucket.restore(spec, old.snapshot())
 
 
 def test_keys_of_any_type_tell_partitions_apart() -> None:
@@ -263,9 +261,9 @@ def test_keys_of_any_type_tell_partitions_apart() -> None:
         pair = np.array([0, 1, 2, 0, 1, 2])
         array = pa.array([values[i] for i in pair], kind)
         rows = {"type": ["A"] * 3 + ["B"] * 3, "ts": np.arange(6), "k": array, "n": np.arange(6)}
-        matcher = Matcher(spec_of(ps.Pattern.parse(SHORT)))
+        matcher = PatternBucket(spec_of(ps.Pattern.parse(SHORT)))
         matcher.process(batch(pa.table(rows).slice(0, 3)))
-        matcher = Matcher.from_bytes(matcher.spec, matcher.to_bytes())
+        matcher = PatternBucket.restore(matcher.spec, matcher.snapshot())
         (found,) = matcher.process(batch(pa.table(rows).slice(3)))
         got = sorted((row["first"], row["last"]) for row in found.to_pylist())
         assert got == [(0, 3), (1, 4), (2, 5)], name

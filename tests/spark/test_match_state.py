@@ -17,30 +17,35 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import match_pattern
-from penstock.spark.api.match import MatchProcessor
 from penstock.spark.runtime.bucket_labels import labels
-from penstock.spark.runtime.event_packer import BUCKET, event_packer
-from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.packer import REGISTER, from_blob, to_blob
-from penstock.spark.runtime.pattern_bucket import Matcher
-from penstock.spark.runtime.pattern_stream import MatchSpec
+from penstock.spark.runtime.packer import (
+    BUCKET,
+    REGISTER,
+    EventPacking,
+    PackedBatch,
+    from_blob,
+    packer,
+    to_blob,
+)
+from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
+from penstock.spark.runtime.processor import BucketProcessor
 from penstock.spark.runtime.state_log import StateLog
 from tests.spark.conftest import write_files
 from tests.spark.support import begun, committed, python_workers
 from tests.spark.test_kill import run_with_kills
 from tests.spark.test_match import TEXT, TRAILING, events, pairs
-from tests.spark.test_state import Handle
+from tests.spark.test_state import handle, variables
 
-SPEC = MatchSpec(
+SPEC = PatternSpec(
     ps.Pattern.parse(TRAILING), "type", "ts", "int64", "us", 2e6, ("k", "n", "type"), (), "columnar"
 )
 
 
-def batches(n: int, size: int) -> list[Batch]:
+def batches(n: int, size: int) -> list[PackedBatch]:
     """Events in batches, each of them shuffled."""
     frame, rng = events(n, seed=11), np.random.default_rng(4)
     parts = [frame.iloc[at : at + size].sample(frac=1, random_state=rng) for at in range(0, n, size)]
-    return [Batch([(0, to_blob(pa.Table.from_pandas(part, preserve_index=False)))]) for part in parts]
+    return [PackedBatch([(0, to_blob(pa.Table.from_pandas(part, preserve_index=False)))]) for part in parts]
 
 
 def told(tables: list[pa.Table]) -> Counter[Any]:
@@ -54,7 +59,7 @@ def test_a_bucket_goes_on_from_snapshot_and_log(
 ) -> None:
     monkeypatch.setattr(StateLog, "remembered", {})
     spec = replace(SPEC, strategy=strategy, keys=keys)
-    state_log, plain, written, replayed, found = StateLog(Handle(), Matcher), Matcher(spec), [], 0, 0
+    state_log, plain, written, replayed, found = StateLog(*variables()), PatternBucket(spec), [], 0, 0
     for number, batch in enumerate(batches(600, 50)):
         if number % 3 == 2:
             StateLog.remembered.clear()  # as another worker would, it reads the snapshot and replays the log
@@ -80,7 +85,7 @@ def test_what_a_batch_writes_follows_the_batch(monkeypatch: pytest.MonkeyPatch) 
     """Not what windows hold: here all events, since the window is a day."""
     monkeypatch.setattr(StateLog, "remembered", {})
     wide = ps.Pattern.parse("PATTERN SEQ(A a, B b, a.n = b.n) WITHIN 1 day")
-    spec, state_log, sizes, held = replace(SPEC, pattern=wide), StateLog(Handle(), Matcher), [], []
+    spec, state_log, sizes, held = replace(SPEC, pattern=wide), StateLog(*variables()), [], []
     for batch in [*batches(40_000, 40_000), *late_batches()]:
         opened = state_log.open(spec)
         opened.bucket.process(batch)
@@ -90,25 +95,25 @@ def test_what_a_batch_writes_follows_the_batch(monkeypatch: pytest.MonkeyPatch) 
     assert max(sizes[1:]) < sizes[0] / 10
 
 
-def late_batches() -> list[Batch]:
+def late_batches() -> list[PackedBatch]:
     """Small ones that come after forty thousand events."""
     frame = events(40_400, seed=11).iloc[40_000:]
     parts = [frame.iloc[at : at + 100] for at in range(0, 400, 100)]
-    return [Batch([(0, to_blob(pa.Table.from_pandas(part, preserve_index=False)))]) for part in parts]
+    return [PackedBatch([(0, to_blob(pa.Table.from_pandas(part, preserve_index=False)))]) for part in parts]
 
 
 def test_damaged_state_is_refused() -> None:
-    matcher = Matcher(SPEC)
+    matcher = PatternBucket(SPEC)
     for batch in batches(100, 50):
         matcher.process(batch)
-    data, rng = matcher.to_bytes(), random.Random(1)
-    assert Matcher.from_bytes(SPEC, data).to_bytes() == data
+    data, rng = matcher.snapshot(), random.Random(1)
+    assert PatternBucket.restore(SPEC, data).snapshot() == data
     for _ in range(300):
         at = rng.randrange(len(data))
         changed = data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
         for damaged in (changed, data[:at]):
             with pytest.raises(SnapshotError):
-                Matcher.from_bytes(SPEC, damaged)
+                PatternBucket.restore(SPEC, damaged)
 
 
 def test_other_workers_go_on_exactly(spark: Any, stream_of: Any, collected: Any, tmp_path: Path) -> None:
@@ -162,14 +167,14 @@ def test_killed_twenty_times(spark: Any, tmp_path: Path) -> None:
 def test_packed_events_go_through_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark does between packing and the operator is a shuffle: here it is done by hand."""
     monkeypatch.setattr(StateLog, "remembered", {})
-    frame, tags = events(400, seed=5), labels(2)
+    frame, tags = events(400, seed=5), tuple(labels(2))
     expected = pairs(ps.Pattern.parse(TEXT).run(frame).matches.to_pandas())
     spec = replace(SPEC, pattern=ps.Pattern.parse(TEXT), lateness=0.0, buckets=2)
     processors = {}
     for tag in (REGISTER, *tags):
-        processors[tag] = MatchProcessor(spec)
-        processors[tag].init(Handle())
-    pack, total, told_events = event_packer("ts", "int64", tags), Counter[Any](), 0
+        processors[tag] = BucketProcessor(spec, tags)
+        processors[tag].init(handle())
+    pack, total, told_events = packer(EventPacking(tags, time="ts")), Counter[Any](), 0
     for at in range(0, 400, 80):
         part = pa.Table.from_pandas(frame.iloc[at : at + 80], preserve_index=False)
         part = part.append_column(BUCKET, pa.array(frame["k"].iloc[at : at + 80] % 2, pa.int32()))
@@ -183,7 +188,7 @@ def test_packed_events_go_through_the_operator(monkeypatch: pytest.MonkeyPatch) 
                     told_events += json.loads(output_blob["figures"][0])["events"]
     assert told_events == 400
     assert total == expected
-    other = MatchProcessor(replace(spec, buckets=3))
-    other.state_log = processors[REGISTER].state_log
+    other = BucketProcessor(replace(spec, buckets=3), tags)
+    other.variables = processors[REGISTER].variables
     with pytest.raises(PenstockError, match="the number of buckets cannot change"):
         list(other.handleInputRows((REGISTER,), iter(()), None))

@@ -17,9 +17,8 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import stream_query
-from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.packer import to_blob
-from penstock.spark.runtime.query_bucket import STREAM, Querier, QuerySpec
+from penstock.spark.runtime.packer import PackedBatch, to_blob
+from penstock.spark.runtime.query_bucket import STREAM, QueryBucket, QuerySpec
 from penstock.spark.runtime.state_log import refuse_changes
 from tests.spark.conftest import write_files
 
@@ -135,11 +134,11 @@ def test_bad_calls_are_refused(spark: Any) -> None:
 SPEC = QuerySpec(TEXT, ps.Tuples(1_000), "lru", "literal", "us", True, 0.0, 1)
 
 
-def packed(frame: pd.DataFrame) -> Batch:
+def packed(frame: pd.DataFrame) -> PackedBatch:
     """A batch as the packer makes it for the one bucket."""
     table = pa.Table.from_pandas(frame.assign(end=frame.start), preserve_index=False)
     table = table.append_column(STREAM, pa.array(np.zeros(len(frame), np.int32)))
-    return Batch([(0, to_blob(table))])
+    return PackedBatch([(0, to_blob(table))])
 
 
 def rows_of(tables: list[pa.Table]) -> Counter[Any]:
@@ -152,14 +151,14 @@ def test_a_bucket_goes_on_from_a_snapshot_and_a_log(policy: str, tuples: int) ->
     """What the state_log does when a worker is lost: the snapshot is read, and later batches are replayed."""
     spec = replace(SPEC, policy=policy, budget=ps.Tuples(tuples))
     parts = [packed(readings(600, seed=9).iloc[i : i + 100]) for i in range(0, 600, 100)]
-    whole = Querier(spec)
+    whole = QueryBucket(spec)
     found = [rows_of(whole.process(part)) for part in parts]
-    first = Querier(spec)
+    first = QueryBucket(spec)
     for part in parts[:2]:
         first.process(part)
-    again = Querier.from_bytes(spec, first.to_bytes())
+    again = QueryBucket.restore(spec, first.snapshot())
     for part in parts[2:4]:
-        assert again.process(Batch.from_bytes(part.to_bytes()), quiet=True) == []
+        assert again.process(PackedBatch.from_bytes(part.to_bytes()), quiet=True) == []
     assert not again.adapt()
     assert [rows_of(again.process(part)) for part in parts[4:]] == found[4:]
     again.state.check()
@@ -173,13 +172,13 @@ def test_a_bucket_goes_on_from_a_snapshot_and_a_log(policy: str, tuples: int) ->
 def test_another_budget_and_policy_take_over(tuples: int, policy: str) -> None:
     frame = readings(600, seed=4)
     parts = [packed(frame.iloc[i : i + 100]) for i in range(0, 600, 100)]
-    before = Querier(SPEC)
+    before = QueryBucket(SPEC)
     found = Counter[Any]()
     for part in parts[:3]:
         found += rows_of(before.process(part))
     held = before.state.totals["buffered"]
     changed = replace(SPEC, budget=ps.Tuples(tuples), policy=policy)
-    after = Querier.from_bytes(changed, before.to_bytes())
+    after = QueryBucket.restore(changed, before.snapshot())
     assert after.adapt()
     assert not after.adapt()
     after.state.check()
@@ -187,7 +186,7 @@ def test_another_budget_and_policy_take_over(tuples: int, policy: str) -> None:
     assert after.state.totals["results"] == sum(found.values())
     after.process(parts[3])
     assert after.figures.evicted >= max(0, held - tuples)
-    exact = Querier(SPEC)
+    exact = QueryBucket(SPEC)
     for part in parts[:4]:
         exact.process(part)
     later = [rows_of(after.process(part)) for part in parts[4:]]
@@ -199,11 +198,11 @@ def test_another_budget_and_policy_take_over(tuples: int, policy: str) -> None:
 
 
 def test_foreign_state_is_refused() -> None:
-    data = Querier(SPEC).to_bytes()
-    assert Querier.from_bytes(SPEC, data).latest is None
+    data = QueryBucket(SPEC).snapshot()
+    assert QueryBucket.restore(SPEC, data).latest is None
     for wrong in (b"", bytes(100), data[:-3], snapshot.pack({"state": b""})):
         with pytest.raises(SnapshotError):
-            Querier.from_bytes(SPEC, wrong)
+            QueryBucket.restore(SPEC, wrong)
     other = replace(SPEC, text=TEXT.replace("reports", "tells"))
     with pytest.raises(PenstockError, match="the query cannot change"):
         refuse_changes(SPEC.fixed(), other.fixed())

@@ -12,10 +12,11 @@ import pytest
 
 import penstock as ps
 from penstock.spark import bounded_join
-from penstock.spark.runtime.join_bucket import Batch, Bucket
+from penstock.spark.runtime.join_bucket import JoinBucket
 from penstock.spark.runtime.join_spec import JoinSpec
+from penstock.spark.runtime.packer import PackedBatch
 from tests.spark.conftest import write_files
-from tests.spark.packed import packed, spec_of
+from tests.spark.packed import divided, packed, spec_of
 from tests.spark.support import figures, pieces, python_workers, rows_of
 
 MORE = 3  # files that come after the restart
@@ -197,19 +198,19 @@ def test_other_buckets_are_refused_whichever_keys_come(spark: Any, tmp_path: Pat
         run(spark, folders, tmp_path / "checkpoint", buckets=4)
 
 
-def full_bucket(spec: JoinSpec, text: int = 8) -> Bucket:
+def full_bucket(spec: JoinSpec, text: int = 8) -> JoinBucket:
     """A bucket with a few batches behind it of which nothing has expired."""
-    bucket = Bucket(spec)
+    bucket = JoinBucket(spec)
     for number in range(5):
-        for _ in bucket.process(packed(number, span=100, text=text))[0]:
+        for _ in bucket.process(packed(number, span=100, text=text)):
             pass
     assert bucket.figures.expired == 0
     return bucket
 
 
-def adapted(bucket: Bucket, spec: JoinSpec) -> Bucket:
+def adapted(bucket: JoinBucket, spec: JoinSpec) -> JoinBucket:
     """The bucket as a query with another spec restores it."""
-    restored = Bucket.from_bytes(spec, bucket.to_bytes())
+    restored = JoinBucket.restore(spec, bucket.snapshot())
     assert restored.adapt()
     restored.state.check()
     return restored
@@ -224,7 +225,7 @@ def test_nothing_leaves_untold_when_a_bucket_adapts(change: dict[str, Any]) -> N
     bucket = full_bucket(spec_of(budget=ps.Tuples(300)))
     before = bucket.state.buffered
     other = adapted(bucket, spec_of(**({"budget": ps.Tuples(300)} | change)))
-    results, gone = other.process(Batch())
+    results, gone = divided(other.process(PackedBatch()))
     assert sum(table.num_rows for table in results) == 0
     assert before == other.state.buffered + sum(table.num_rows for table in gone)
     assert other.figures.evicted_left + other.figures.evicted_right == before - other.state.buffered

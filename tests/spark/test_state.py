@@ -8,19 +8,23 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 import penstock as ps
 from penstock.errors import SnapshotError
 from penstock.spark import bounded_join
 from penstock.spark.runtime import state_log as state_log
-from penstock.spark.runtime.join_bucket import Batch, Bucket
+from penstock.spark.runtime.join_bucket import JoinBucket
+from penstock.spark.runtime.join_spec import JoinSpec
+from penstock.spark.runtime.packer import PackedBatch
 from penstock.spark.runtime.state_log import SEAL
 from tests.spark.conftest import write_files
-from tests.spark.packed import packed, spec_of
+from tests.spark.packed import divided, packed, spec_of
 from tests.spark.support import START, figures, pieces
 
 SPEC = spec_of()
@@ -29,11 +33,11 @@ SPEC = spec_of()
 @pytest.fixture(scope="module")
 def bucket() -> bytes:
     """A bucket that has seen a few batches."""
-    bucket = Bucket(SPEC)
+    bucket = JoinBucket(SPEC)
     for seed in range(5):
-        for _ in bucket.process(packed(seed))[0]:
+        for _ in bucket.process(packed(seed)):
             pass
-    return bucket.to_bytes()
+    return bucket.snapshot()
 
 
 def damaged(data: bytes, times: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
@@ -68,8 +72,8 @@ def refused(read: Callable[[bytes], Any], data: bytes, what: str) -> None:
 
 
 READERS: dict[str, Callable[[bytes], Any]] = {
-    "bucket": lambda data: Bucket.from_bytes(SPEC, data),
-    "batch": Batch.from_bytes,
+    "bucket": lambda data: JoinBucket.restore(SPEC, data),
+    "batch": PackedBatch.from_bytes,
 }
 
 
@@ -79,14 +83,14 @@ def stored(kind: str, bucket: bytes) -> bytes:
 
 
 def test_what_is_read_back_goes_on_as_the_original(bucket: bytes) -> None:
-    one, other = (Bucket.from_bytes(SPEC, SEAL.unseal(SEAL.seal(bucket))) for _ in range(2))
+    one, other = (JoinBucket.restore(SPEC, SEAL.unseal(SEAL.seal(bucket))) for _ in range(2))
     for seed in range(5, 9):
-        other = Bucket.from_bytes(SPEC, SEAL.unseal(SEAL.seal(other.to_bytes())))
+        other = JoinBucket.restore(SPEC, SEAL.unseal(SEAL.seal(other.snapshot())))
         entry = packed(seed)
-        again = Batch.from_bytes(SEAL.unseal(SEAL.seal(entry.to_bytes())))
+        again = PackedBatch.from_bytes(SEAL.unseal(SEAL.seal(entry.to_bytes())))
         assert again == entry
-        results, gone = one.process(entry)
-        results_again, gone_again = other.process(again)
+        results, gone = divided(one.process(entry))
+        results_again, gone_again = divided(other.process(again))
         assert [table.to_pylist() for table in results] == [table.to_pylist() for table in results_again]
         assert [table.to_pylist() for table in gone] == [table.to_pylist() for table in gone_again]
         assert one.figures == other.figures
@@ -150,18 +154,23 @@ class Values:
     def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802
         self.many[key] = value
 
+    def removeKey(self, key: Any) -> None:  # noqa: N802
+        del self.many[key]
+
     def clear(self) -> None:
         self.many.clear()
 
 
-class Handle:
-    """Gives out such variables."""
+def handle() -> Any:
+    """Spark's handle, with what it may be asked for, which gives out such variables."""
+    made = create_autospec(StatefulProcessorHandle, instance=True)
+    made.getValueState.side_effect = made.getMapState.side_effect = lambda *_: Values()
+    return made
 
-    def getValueState(self, name: str, schema: str) -> Values:  # noqa: N802
-        return Values()
 
-    def getMapState(self, name: str, key: str, value: str) -> Values:  # noqa: N802
-        return Values()
+def variables() -> tuple[Values, Values, Values]:
+    """The state variables of a bucket."""
+    return Values(), Values(), Values()
 
 
 def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,11 +178,11 @@ def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pyte
     now = [0.0]
     monkeypatch.setattr(state_log.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(state_log.StateLog, "remembered", {})
-    ended, going = state_log.StateLog(Handle()), state_log.StateLog(Handle())
+    ended, going = (state_log.StateLog(*variables()) for _ in range(2))
     for number, (each, after) in enumerate([(ended, 0), (going, 1), (going, 30), (going, 30), (going, 30)]):
         now[0] += after
         opened = each.open(SPEC)
-        for _ in opened.bucket.process(packed(number))[0]:
+        for _ in opened.bucket.process(packed(number)):
             pass
         each.commit(opened, packed(number))
     assert len(going.remembered) == 1
@@ -181,6 +190,23 @@ def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pyte
     opened = ended.open(SPEC)  # it is there all the same, from the store
     assert opened.read > 0
     assert opened.bucket.state.totals()["arrivals"] > 0
+
+
+def test_a_bucket_that_is_remembered_starts_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh state has tables for the whole budget, which a small batch should not pay for."""
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    started: list[Any] = []
+    start = JoinSpec.start
+    monkeypatch.setattr(JoinSpec, "start", lambda spec: started.append(spec) or start(spec))
+    log = state_log.StateLog(*variables())
+    for number in range(3):
+        opened = log.open(SPEC)
+        list(opened.bucket.process(packed(number)))
+        log.commit(opened, packed(number))
+    assert len(started) == 1
+    other = SPEC.with_join(budget=ps.Tuples(20))
+    assert log.open(other).changed
+    assert len(started) > 1
 
 
 def test_seals_say_what_is_wrong() -> None:
@@ -212,10 +238,10 @@ def test_a_restart_on_foreign_state_is_refused(
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
-    from penstock.spark.api import join
-    from penstock.spark.runtime.processor import JoinProcessor
+    from penstock.spark.runtime import run
+    from penstock.spark.runtime.processor import BucketProcessor
 
-    class Scribbler(JoinProcessor):
+    class Scribbler(BucketProcessor):
         """Runs the join, and then leaves something else in a place of its state."""
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
@@ -235,7 +261,7 @@ def test_a_restart_on_foreign_state_is_refused(
         return bounded_join(stream_of(left), stream_of(right), on="k", **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(join, "JoinProcessor", Scribbler)
+        patched.setattr(run, "BucketProcessor", Scribbler)
         collected(query())
     for name, folder in zip("lr", (left, right), strict=True):
         write_files(folder, pieces(9, 2, 50, name))

@@ -12,11 +12,19 @@ import pytest
 
 import penstock as ps
 from penstock.spark import bounded_join, bounded_join_many, match_pattern, stream_query
-from penstock.spark.runtime.join_bucket import Batch, Bucket
-from penstock.spark.runtime.packer import BUCKET, KEY, Packing, as_numbers, packer, to_blob
-from penstock.spark.runtime.pattern_bucket import Matcher, MatchSpec
-from penstock.spark.runtime.query_bucket import END, START, STREAM, Querier, QuerySpec, query_packer
-from tests.spark.packed import spec_of
+from penstock.spark.runtime.join_bucket import JoinBucket
+from penstock.spark.runtime.packer import (
+    BUCKET,
+    KEY,
+    ArrivalPacking,
+    PackedBatch,
+    as_numbers,
+    packer,
+    to_blob,
+)
+from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
+from penstock.spark.runtime.query_bucket import END, START, STREAM, QueryBucket, QueryPacking, QuerySpec
+from tests.spark.packed import divided, spec_of
 
 WIDE = [0, 2**61 - 1, 2**61, -(2**61), 2**62, 2**63 - 1, -(2**63), None]
 
@@ -52,15 +60,15 @@ def packed_rows(times: list[Any], side: int) -> tuple[tuple[int, bytes], int]:
             "k0": pa.array([1] * rows, pa.int64()),
         }
     )
-    pieces = list(packer(Packing(side, "c0", "int64", (0,)))(iter(table.to_batches())))
-    blob = next(piece for piece in pieces if piece["label"][0].as_py() == 0)
-    return (side, blob["blob"][0].as_py()), blob["skipped"][0].as_py()
+    (packed,) = packer(ArrivalPacking((0,), side, "c0"))(iter(table.to_batches()))
+    row = next(row for row in packed.to_pylist() if row["label"] == 0)
+    return (side, row["blob"]), row["skipped"]
 
 
 def test_a_join_skips_and_counts_them() -> None:
     left, right = packed_rows([5, *WIDE[2:]], 0), packed_rows([6, 2**62], 1)
-    bucket = Bucket(spec_of())
-    results, _ = bucket.process(Batch([left[0], right[0]], skipped=left[1] + right[1]))
+    bucket = JoinBucket(spec_of())
+    results, _ = divided(bucket.process(PackedBatch([left[0], right[0]], skipped=left[1] + right[1])))
     assert sum(table.num_rows for table in results) == 1
     assert bucket.figures.skipped == len(WIDE[2:]) + 1
 
@@ -68,19 +76,19 @@ def test_a_join_skips_and_counts_them() -> None:
 def test_a_watermark_beyond_is_followed_to_the_limit() -> None:
     spec = spec_of()
     spec = replace(spec, left=replace(spec.left, watermark=True), right=replace(spec.right, watermark=True))
-    bucket = Bucket(spec)
-    bucket.process(Batch(watermark=2**62 // 1_000))
+    bucket = JoinBucket(spec)
+    bucket.process(PackedBatch(watermark=2**62 // 1_000))
     assert bucket.state.flow.progress.tolist() == [2**61 - 1] * 2
 
 
 def test_a_pattern_skips_and_counts_them() -> None:
-    spec = MatchSpec(
+    spec = PatternSpec(
         ps.Pattern.parse("PATTERN SEQ(A a, B b) WITHIN 5"), "type", "ts", "int64", "ms", 0, (), (), "columnar"
     )
-    matcher = Matcher(spec)
+    matcher = PatternBucket(spec)
     far = [2**61, 2**62 + 1, 2**63 - 1, -(2**63), None]
     table = pa.table({"type": ["A", "B", *["A"] * 5, "B"], "ts": pa.array([1, 2, *far, 9], pa.int64())})
-    found = matcher.process(Batch([(0, to_blob(table))]))
+    found = matcher.process(PackedBatch([(0, to_blob(table))]))
     assert sum(each.num_rows for each in found) == 1
     assert matcher.figures.skipped == len(far)
 
@@ -102,10 +110,10 @@ def test_a_query_skips_and_counts_them() -> None:
             STREAM: pa.array([0] * rows, pa.int32()),
         }
     )
-    pieces = list(query_packer(spec, [0])(iter(table.to_batches())))
-    piece = next(piece for piece in pieces if piece["label"][0].as_py() == 0)
-    querier = Querier(spec)
-    batch = Batch([(0, piece["blob"][0].as_py())], skipped=piece["skipped"][0].as_py(), latest=2.0)
+    (packed,) = packer(QueryPacking((0,), spec=spec))(iter(table.to_batches()))
+    piece = next(row for row in packed.to_pylist() if row["label"] == 0)
+    querier = QueryBucket(spec)
+    batch = PackedBatch([(0, piece["blob"])], skipped=piece["skipped"], latest=2.0)
     found = querier.process(batch)
     assert querier.figures.skipped == len(far) + 1
     assert sum(each.num_rows for each in found) == 4  # two triples, each also with itself

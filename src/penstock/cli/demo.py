@@ -140,7 +140,7 @@ def run_bounded(session: Any, folder: Path, tuples: int, screen: Any = None) -> 
     """Run the bounded join as a streaming query with live metrics; return its measurements and totals."""
     import penstock as ps
     from penstock.spark import PipelineMonitor, bounded_join, write_split
-    from penstock.spark.runtime.metrics import figures_of
+    from penstock.spark.runtime.figures import figures_of
 
     joined = bounded_join(
         *_streams(session, folder),

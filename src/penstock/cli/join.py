@@ -73,7 +73,7 @@ def join(
         from penstock.errors import UnitWarning
         from penstock.spark import bounded_join
         from penstock.spark.monitor.totals import recall_of
-        from penstock.spark.runtime.figures import Figures
+        from penstock.spark.runtime.figures import JoinFigures
 
         watch: Any = "penstock" if stream else Observation("penstock")
         frames = [read(session, path, streaming=stream) for path in (left, right)]
@@ -89,7 +89,7 @@ def join(
             name=watch,
         )
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
-        recall = recall_of(Figures.from_flat(figures))
+        recall = recall_of(JoinFigures.from_flat(figures))
     estimate = {"recall": recall.value, "recall_at_most": recall.at_most}
     sink.write({name: figures[name] for name in figures if name != "buckets"} | estimate)
     if figures.get("advice"):

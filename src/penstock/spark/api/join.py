@@ -15,13 +15,13 @@ from penstock.errors import PenstockError, hint
 from penstock.joins.config import in_tuples
 from penstock.joins.sample_bias import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
-from penstock.spark.runtime import metrics, session
-from penstock.spark.runtime.batch import joined_in_batch
+from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
-from penstock.spark.runtime.join_bucket import AT, EVENT, STREAM
+from penstock.spark.runtime.join_batch import in_one
+from penstock.spark.runtime.join_bucket import AT, EVENT, LEFT, STREAM
 from penstock.spark.runtime.join_schema import (
     EVENT_TIME,
-    Keys,
+    JoinKeys,
     event_time_field,
     keys_of,
     output_fields,
@@ -33,11 +33,10 @@ from penstock.spark.runtime.join_schema import (
     times_of,
     types_of,
 )
-from penstock.spark.runtime.join_spec import LEFT, JoinSpec
+from penstock.spark.runtime.join_spec import JoinSpec
 from penstock.spark.runtime.keys import names_of
 from penstock.spark.runtime.packer import BUCKET, CHECK, KEY
-from penstock.spark.runtime.processor import JoinProcessor
-from penstock.spark.runtime.streaming import joined_in_stream
+from penstock.spark.runtime.run import run
 from penstock.window import Within, window_of
 
 EMITS = ("results", "all")
@@ -190,16 +189,10 @@ def bounded_join(
             T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
         ]
     prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
-    session.check_workers(spark)
-    if streaming:
-        session.prepare(spark)
-        output_blobs = joined_in_stream(prepared, spec, JoinProcessor)
-    else:
-        output_blobs = joined_in_batch(prepared, spec)
-    return metrics.observed(output_blobs, spec, T.StructType(fields), name)
+    return run(prepared, spec, T.StructType(fields), name, lambda: in_one(prepared, spec))
 
 
-def _prepared(frame: DataFrame, keys: Keys, side: int, spec: JoinSpec) -> DataFrame:
+def _prepared(frame: DataFrame, keys: JoinKeys, side: int, spec: JoinSpec) -> DataFrame:
     """Select the columns to carry, the bucket, and the number that identifies the key."""
     compared, identities = keys.compared(side), keys.identities(side)
     missing = F.lit(False)
@@ -234,7 +227,7 @@ def _in_tuples(
     budget: Any,
     left: DataFrame,
     right: DataFrame,
-    keys: Keys,
+    keys: JoinKeys,
     times: tuple[str, str],
     window: Within,
     unit: str,

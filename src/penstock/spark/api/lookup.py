@@ -7,27 +7,21 @@ restarted worker fetches the rows again, but the policy loses nothing.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.lookup.cache import LookupCache
-from penstock.lookup.state import LookupState
-from penstock.lookup.stats import LookupStats
 from penstock.spark.runtime import session
-from penstock.spark.runtime.bucket_labels import bucket_count, labels, share
-from penstock.spark.runtime.join_schema import mapped, quoted
-from penstock.spark.runtime.lazy_processor import LazyProcessor
-from penstock.spark.runtime.lookup_processor import PACKED_LOOKUP, LookupProcessor, told
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
-from penstock.spark.runtime.packer import BLOB, BUCKET, LABEL, PIECE, TASK, to_blob
+from penstock.spark.runtime.bucket_labels import bucket_count, share
+from penstock.spark.runtime.join_schema import quoted
+from penstock.spark.runtime.lookup_bucket import LookupSpec
+from penstock.spark.runtime.packer import BUCKET
+from penstock.spark.runtime.run import in_buckets, run
 
 HOW = {"left": "null", "inner": "drop"}
 
@@ -118,25 +112,10 @@ def lookup_join(
     )
     lookup.start()  # rejects what cannot work before a worker has to
     fields = _fields(stream, lookup)
-    tags = labels(count)
     hashed = F.pmod(F.hash(*[F.col(quoted(each)) for each in names]), F.lit(count)).cast("int")
     prepared = stream.withColumn(BUCKET, hashed)
-    session.check_workers(stream.sparkSession)
-    if stream.isStreaming:
-        session.prepare(stream.sparkSession)
-        output_blobs = (
-            mapped(prepared, _packer(tags), PACKED_LOOKUP)
-            .groupBy(LABEL)
-            .transformWithStateInPandas(
-                LazyProcessor(LookupProcessor(lookup, names)), blob_fields(None), "Append", "None"
-            )
-        )
-    else:
-        tag = F.element_at(F.array(*[F.lit(label) for label in tags]), F.col(BUCKET) + 1)
-        sent = prepared.withColumn(LABEL, tag).repartition(count, LABEL).drop(LABEL)
-        output_blobs = mapped(sent, _runner(lookup, names), blob_fields(None))
-    rows = output_blobs.observe(name, *_metrics()).filter(F.col(ROWS).isNotNull()).select(ROWS)
-    return rows.mapInArrow(unpacker(fields, {}), fields)
+    spec = LookupSpec(lookup, names, count)
+    return run([prepared], spec, fields, name, lambda: in_buckets(prepared, count))
 
 
 def _fields(stream: DataFrame, lookup: LookupCache) -> T.StructType:
@@ -157,63 +136,3 @@ def _fields(stream: DataFrame, lookup: LookupCache) -> T.StructType:
             new += lookup.suffix
         fields.append(T.StructField(new, from_arrow_type(field.type), True))
     return T.StructType(fields)
-
-
-def _by_bucket(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
-    """Return the rows of each bucket, in their order."""
-    table = pa.Table.from_batches([batch])
-    bucket = table[BUCKET].to_numpy()
-    table = table.drop_columns([BUCKET])
-    for number in np.unique(bucket).tolist():
-        yield number, table.take(pa.array(np.flatnonzero(bucket == number)))
-
-
-def _packer(tags: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Return a function for `mapInArrow` that packs rows into a blob per bucket."""
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        task = context.partitionId() if context is not None else 0
-        for piece, batch in enumerate(batches):
-            for number, rows in _by_bucket(batch):
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([tags[number]], pa.int32()),
-                        pa.array([task], pa.int32()),
-                        pa.array([piece], pa.int32()),
-                        pa.array([to_blob(rows)], pa.binary()),
-                    ],
-                    names=[LABEL, TASK, PIECE, BLOB],
-                )
-
-    return pack
-
-
-def _runner(lookup: LookupCache, names: tuple[str, ...]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Return a function for `mapInArrow` that runs the buckets of a partition, usually one."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        fields = blob_fields(None)
-        states: dict[int, LookupState] = {}
-        for batch in batches:
-            for number, rows in _by_bucket(batch):
-                state = states.setdefault(number, lookup.start())
-                for blob in blobs_of([state.process(rows, names)]):
-                    yield to_batch(fields, **{ROWS: blob})
-        lookup.source.close()
-        for state in states.values():
-            yield to_batch(fields, **{FIGURES: json.dumps(told(LookupStats(), state.stats))})
-
-    return run
-
-
-def _metrics() -> list[Column]:
-    """Return the sums of the metrics of all buckets."""
-    return [
-        F.sum(
-            F.get_json_object(FIGURES, f"$.{metric}").cast("double" if metric == "loadTime" else "long")
-        ).alias(metric)
-        for metric in LookupStats().metrics()
-    ]

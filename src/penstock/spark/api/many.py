@@ -15,12 +15,12 @@ from penstock.compiler.tiers import ahead
 from penstock.errors import BudgetError, PenstockError
 from penstock.joins.many_arrivals import Joins
 from penstock.policies import get
-from penstock.spark.runtime import metrics, session
-from penstock.spark.runtime.batch import joined_in_batch
+from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
+from penstock.spark.runtime.join_batch import in_one
 from penstock.spark.runtime.join_schema import EVENT_TIME, quoted, refuse_unpackable, types_of
 from penstock.spark.runtime.keys import identity, names_of, words_of
-from penstock.spark.runtime.many_bucket import ManyBucket, ManyProcessor
+from penstock.spark.runtime.many_join import ManySpec
 from penstock.spark.runtime.many_schema import (
     check_streams,
     key_types,
@@ -30,9 +30,8 @@ from penstock.spark.runtime.many_schema import (
     own_types,
     parts_of,
 )
-from penstock.spark.runtime.many_spec import ManySpec
 from penstock.spark.runtime.packer import BUCKET
-from penstock.spark.runtime.streaming import joined_in_stream
+from penstock.spark.runtime.run import run
 from penstock.window import window_of
 
 
@@ -147,13 +146,7 @@ def bounded_join_many(
     with ahead():  # rejects what cannot work, and puts the kernels on disk before workers need them
         spec.start().warm()
     prepared = [_prepared(frame, side, spec, joins, types) for side, frame in enumerate(frames)]
-    session.check_workers(spark)
-    if frames[0].isStreaming:
-        session.prepare(spark)
-        output_blobs = joined_in_stream(prepared, spec, ManyProcessor)
-    else:
-        output_blobs = joined_in_batch(prepared, spec, ManyBucket)
-    return metrics.observed(output_blobs, spec, T.StructType(fields), name)
+    return run(prepared, spec, T.StructType(fields), name, lambda: in_one(prepared, spec))
 
 
 def _bucket_count(given: int | None, budget: Tuples, joins: Joins, partitions: int) -> int:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
@@ -23,15 +19,12 @@ from penstock.patterns import Attr, Pattern
 from penstock.patterns.compile.show import partition_attributes
 from penstock.patterns.options import Options
 from penstock.spark.runtime import session
-from penstock.spark.runtime.bucket_labels import labels
-from penstock.spark.runtime.event_packer import BUCKET, LABEL, PACKED, event_packer
-from penstock.spark.runtime.event_processor import EventProcessor
-from penstock.spark.runtime.join_schema import mapped, quoted, types_of
+from penstock.spark.runtime.join_schema import quoted, types_of
 from penstock.spark.runtime.keys import is_collated, refuse_collated
-from penstock.spark.runtime.lazy_processor import LazyProcessor
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
-from penstock.spark.runtime.pattern_bucket import Figures, Matcher
-from penstock.spark.runtime.pattern_stream import END, START, MatchSpec
+from penstock.spark.runtime.packer import BUCKET
+from penstock.spark.runtime.pattern_bucket import PatternSpec
+from penstock.spark.runtime.pattern_stream import END, START
+from penstock.spark.runtime.run import in_buckets, run
 from penstock.window import Within
 
 
@@ -120,7 +113,7 @@ def match_pattern(
     keys = given or inferred
     buckets = session.partitions(events.sparkSession) if keys else 1
     share = Options(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
-    spec = MatchSpec(
+    spec = PatternSpec(
         pattern=pattern,
         type=type,
         time=time,
@@ -147,18 +140,7 @@ def match_pattern(
         )
     hashed = F.pmod(F.hash(*[F.col(quoted(key)) for key in keys]), F.lit(buckets)) if keys else F.lit(0)
     prepared = events.withColumn(BUCKET, hashed.cast("int"))
-    session.check_workers(events.sparkSession)
-    if events.isStreaming:
-        session.prepare(events.sparkSession)
-        output_blobs = _in_stream(prepared, spec, buckets)
-    else:
-        output_blobs = _in_batch(prepared, spec, buckets)
-    sums = [
-        F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
-        for counter in asdict(Figures())
-    ]
-    rows = output_blobs.observe(name, *sums).filter(F.col(ROWS).isNotNull()).select(ROWS)
-    return rows.mapInArrow(unpacker(T.StructType(fields), {}), T.StructType(fields))
+    return run([prepared], spec, T.StructType(fields), name, lambda: _in_order(prepared, spec))
 
 
 def _stream_keys(given: list[str], inferred: list[str], strategy: str) -> tuple[str, ...]:
@@ -216,7 +198,7 @@ def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructFiel
     return [*fields, T.StructField(START, kind), T.StructField(END, kind)]
 
 
-def _warm(spec: MatchSpec, schema: T.StructType) -> None:
+def _warm(spec: PatternSpec, schema: T.StructType) -> None:
     """Reject what cannot work, and put the kernels on disk before workers need them."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     names = sorted({slot.type for slot in spec.pattern.analysis.slots})
@@ -248,66 +230,15 @@ def _some(kind: pa.DataType, size: int) -> pa.Array:
     return pa.nulls(size, kind)
 
 
-# Streams.
-
-
-def _in_stream(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
-    """Run packed rows, grouped by bucket, through the stateful operator; it returns output blobs."""
-    packed = mapped(prepared, event_packer(spec.time, spec.dtype, labels(buckets)), PACKED)
-    return packed.groupBy(LABEL).transformWithStateInPandas(
-        LazyProcessor(MatchProcessor(spec)), blob_fields(None), "Append", "None"
-    )
-
-
-class MatchProcessor(EventProcessor):
-    """Runs the buckets of a `match_pattern`; their state is the events still inside a window."""
-
-    kind = Matcher
-
-
-# Batch DataFrames.
-
-
-def _in_batch(prepared: DataFrame, spec: MatchSpec, buckets: int) -> DataFrame:
-    """Stream rows, sorted by bucket and time, through the operator; a bucket need not fit in memory."""
+def _in_order(prepared: DataFrame, spec: PatternSpec) -> DataFrame:
+    """Sort the events of each bucket by time."""
     ties = [name for name in spec.order if isinstance(prepared.schema[name].dataType, T.AtomicType)]
     # Nulls last, as Arrow sorts them in a stream.
-    columns = [_sortable(prepared, name).asc_nulls_last() for name in (BUCKET, spec.time, *ties)]
-    ordered = prepared.repartition(buckets, F.col(BUCKET)).sortWithinPartitions(*columns)
-    return mapped(ordered, _runner(spec), blob_fields(None))
+    columns = [_sortable(prepared, name).asc_nulls_last() for name in (spec.time, *ties)]
+    return in_buckets(prepared, spec.buckets, *columns)
 
 
 def _sortable(frame: DataFrame, name: str) -> Column:
     """Return a column that sorts as Arrow does in a stream: strings by their bytes."""
     column = F.col(quoted(name))
     return column.cast(T.StringType()) if is_collated(frame.schema[name].dataType) else column
-
-
-def _runner(spec: MatchSpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher, number = Matcher(spec), None
-        total = Figures()
-
-        def out(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
-            total.matches += sum(table.num_rows for table in tables)
-            for blob in blobs_of(tables):
-                yield to_batch(blob_fields(None), **{ROWS: blob})
-
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            bucket = table[BUCKET].to_numpy()
-            cuts = [0, *(np.flatnonzero(np.diff(bucket)) + 1).tolist(), len(bucket)]
-            for first, last in pairwise(cuts):
-                if last == first:
-                    continue
-                if number is not None and bucket[first] != number:
-                    yield from out(matcher.finish())
-                    matcher = Matcher(spec)
-                number = bucket[first]
-                rows = table.slice(first, last - first).drop_columns([BUCKET])
-                total.events += rows.num_rows
-                yield from out(matcher.ordered(rows))
-        yield from out(matcher.finish())
-        yield to_batch(blob_fields(None), **{FIGURES: json.dumps(asdict(total))})
-
-    return run

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,25 +19,11 @@ from penstock.linked.plan.sharding import partition_variable
 from penstock.linked.query import warn_unbounded
 from penstock.linked.triples import LONG_NAMES
 from penstock.spark.runtime import session
-from penstock.spark.runtime.bucket_labels import bucket_count, labels, share
-from penstock.spark.runtime.event_processor import EventProcessor
+from penstock.spark.runtime.bucket_labels import bucket_count, share
 from penstock.spark.runtime.join_schema import quoted, types_of
-from penstock.spark.runtime.lazy_processor import LazyProcessor
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_batch, unpacker
-from penstock.spark.runtime.query_bucket import (
-    BUCKET,
-    END,
-    LABEL,
-    PACKED,
-    SORTED,
-    START,
-    STREAM,
-    Figures,
-    Querier,
-    QuerySpec,
-    query_dealer,
-    query_packer,
-)
+from penstock.spark.runtime.packer import BUCKET
+from penstock.spark.runtime.query_bucket import END, SORTED, START, STREAM, QuerySpec, query_dealer
+from penstock.spark.runtime.run import in_buckets, run
 from penstock.window import Within
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -130,23 +112,7 @@ def stream_query(
     with ahead():
         _warm(query, spec, cut)
     fields = _fields(query, kind)
-    session.check_workers(united.sparkSession)
-    if united.isStreaming:
-        session.prepare(united.sparkSession)
-        packed = united.mapInArrow(query_packer(spec, labels(count)), PACKED)
-        output_blobs = packed.groupBy(LABEL).transformWithStateInPandas(
-            LazyProcessor(QueryProcessor(spec, labels(count))), blob_fields(None), "Append", "None"
-        )
-    else:
-        output_blobs = _in_batch(united, spec)
-    sums = [
-        F.sum(F.get_json_object(FIGURES, f"$.{counter}").cast("long")).alias(counter)
-        for counter in asdict(Figures())
-        if counter != "choice"
-    ]
-    choices = F.collect_list(F.get_json_object(FIGURES, "$.choice")).alias("choices")
-    rows = output_blobs.observe(name, *sums, choices).filter(F.col(ROWS).isNotNull()).select(ROWS)
-    found = rows.mapInArrow(unpacker(fields, {}), fields)
+    found = run([united], spec, fields, name, lambda: _in_order(united, spec))
     return found.dropDuplicates() if query.query.distinct else found
 
 
@@ -270,56 +236,7 @@ def _warm(query: StreamQuery, spec: QuerySpec, budget: Budget) -> None:
     warn_unbounded(state.state.plan, budget)
 
 
-class QueryProcessor(EventProcessor):
-    """Runs the buckets of a `stream_query`; their state is the caches and waiting triples."""
-
-    kind = Querier
-
-    def __init__(self, spec: QuerySpec, tags: list[int]) -> None:
-        super().__init__(spec)
-        self.tags = tags
-
-    def spec_of(self, label: int) -> QuerySpec:
-        """Return the spec of a bucket, with its share of the values."""
-        return replace(self.spec, bucket=self.tags.index(label))
-
-
-def _in_batch(united: DataFrame, spec: QuerySpec) -> DataFrame:
-    """Stream triples, sorted by bucket and time, through the operator; a bucket need not fit in memory."""
+def _in_order(united: DataFrame, spec: QuerySpec) -> DataFrame:
+    """Deal triples to buckets, and sort them there."""
     dealt = T.StructType([*united.schema.fields, T.StructField(BUCKET, T.IntegerType())])
-    spread = united.mapInArrow(query_dealer(spec), dealt)
-    ordered = spread.repartition(spec.buckets, F.col(BUCKET)).sortWithinPartitions(BUCKET, *SORTED)
-    return ordered.mapInArrow(_runner(spec), blob_fields(None))
-
-
-def _runner(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        querier, total = None, Figures()
-
-        def told(done: Querier) -> pa.RecordBatch:
-            total.evicted += done.figures.evicted
-            total.held += done.figures.held
-            said = json.dumps({"choice": done.figures.choice})
-            return to_batch(blob_fields(None), **{FIGURES: said})
-
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            bucket = table[BUCKET].to_numpy()
-            cuts = [0, *(np.flatnonzero(np.diff(bucket)) + 1).tolist(), len(bucket)]
-            for first, last in pairwise(cuts):
-                if last == first:
-                    continue
-                if querier is None or bucket[first] != querier.spec.bucket:
-                    if querier is not None:
-                        yield told(querier)
-                    querier = Querier(replace(spec, bucket=int(bucket[first])))
-                tables = querier.ordered(table.slice(first, last - first).drop_columns([BUCKET]))
-                total.triples += last - first
-                total.results += sum(found.num_rows for found in tables)
-                for blob in blobs_of(tables):
-                    yield to_batch(blob_fields(None), **{ROWS: blob})
-        if querier is not None:
-            yield told(querier)
-        yield to_batch(blob_fields(None), **{FIGURES: json.dumps(asdict(total))})
-
-    return run
+    return in_buckets(united.mapInArrow(query_dealer(spec), dealt), spec.buckets, *SORTED)

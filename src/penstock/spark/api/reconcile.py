@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
-from penstock.spark.runtime.join_bucket import EVENT, RESULT
+from penstock.spark.runtime.join_bucket import EVENT, LEFT, RESULT, RIGHT
 from penstock.spark.runtime.join_schema import keys_of, output_fields, quoted, sides_of, times_of
-from penstock.spark.runtime.join_spec import LEFT, RIGHT
 from penstock.spark.runtime.keys import is_collated
 from penstock.window import Within, window_of
 

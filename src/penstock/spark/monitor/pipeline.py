@@ -26,7 +26,7 @@ from penstock.spark.monitor.progress import beside
 from penstock.spark.monitor.prometheus import Exporter
 from penstock.spark.monitor.terminal import View
 from penstock.spark.monitor.totals import RunningTotals
-from penstock.spark.runtime.metrics import figures_of
+from penstock.spark.runtime.figures import figures_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.joins.late import MOST_LATE
 from penstock.joins.sample_bias import CROWDED
-from penstock.spark.runtime.figures import MOST, Figures
+from penstock.spark.runtime.figures import MOST, JoinFigures
 
 REMEMBERED = 1_000  # batches in the history
 HOT = 4.0  # a bucket with more than this many times its share of the evictions causes advice
@@ -28,7 +28,7 @@ class RunningTotals:
 
     def __init__(self) -> None:
         self.history: deque[dict[str, Any]] = deque(maxlen=REMEMBERED)
-        self._sums = Figures()
+        self._sums = JoinFigures()
         self._batches = 0
         self._rows = 0
         self._first, self._until = math.inf, -math.inf  # start of the first batch, end of the last one
@@ -45,9 +45,9 @@ class RunningTotals:
         for each in buckets:
             self._last[each["bucket"]] = each
             self._evicted[each["bucket"]] += _evicted(each)
-        batch = Figures.from_flat(figures)
+        batch = JoinFigures.from_flat(figures)
         # A bucket without rows does not report, and keeps its last values.
-        last = [Figures.from_flat(each) for each in self._last.values()]
+        last = [JoinFigures.from_flat(each) for each in self._last.values()]
         batch.buffered = {name: sum(each.buffered.get(name, 0) for each in last) for name in batch.buffered}
         for name in MOST:
             setattr(batch, name, sum(getattr(each, name) for each in last))
@@ -141,31 +141,31 @@ class RunningTotals:
         )
 
 
-def recall_of(figures: Figures) -> RecallEstimate:
+def recall_of(figures: JoinFigures) -> RecallEstimate:
     """Return the estimated share of the exact results that was found.
 
-    >>> from penstock.spark.runtime.figures import Figures
+    >>> from penstock.spark.runtime.figures import JoinFigures
     >>> from penstock.spark.monitor.totals import recall_of
-    >>> figures = Figures(results=30, missed=10.0, unestimated=1, arrived={"left": 50, "right": 50})
+    >>> figures = JoinFigures(results=30, missed=10.0, unestimated=1, arrived={"left": 50, "right": 50})
     >>> print(recall_of(figures))
     at most 75.0 %
     """
     return estimate_recall(figures.results, figures.missed, figures.unestimated, _came(figures))
 
 
-def late_share(figures: Figures) -> float:
+def late_share(figures: JoinFigures) -> float:
     """Return the share of the rows that were behind the progress of their stream or the watermark.
 
-    >>> from penstock.spark.runtime.figures import Figures
+    >>> from penstock.spark.runtime.figures import JoinFigures
     >>> from penstock.spark.monitor.totals import late_share
-    >>> late_share(Figures(late=3, behind_watermark=2, arrived={"left": 50, "right": 48}))
+    >>> late_share(JoinFigures(late=3, behind_watermark=2, arrived={"left": 50, "right": 48}))
     0.05
     """
     came = _came(figures)
     return (figures.late + figures.behind_watermark) / came if came else 0.0
 
 
-def _came(figures: Figures) -> int:
+def _came(figures: JoinFigures) -> int:
     """Return the number of rows with a key and a time."""
     return sum(figures.arrived.values()) + figures.behind_watermark
 
@@ -177,7 +177,7 @@ def _told(name: str, recall: RecallEstimate) -> dict[str, Any]:
 
 def _evicted(figures: dict[str, Any]) -> int:
     """Return the number of rows that a bucket has evicted, over all streams."""
-    return sum(Figures.from_flat(figures).evicted.values())
+    return sum(JoinFigures.from_flat(figures).evicted.values())
 
 
 def _hottest(evicted: dict[int, int]) -> dict[str, Any]:

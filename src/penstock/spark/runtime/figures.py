@@ -1,16 +1,70 @@
-"""The metrics of a batch in a bucket, as numbers that can be added up."""
+"""What one batch did in one bucket, as numbers that add up, and how Spark passes their sums to listeners.
+
+At the end of a batch each bucket adds a row with its figures to its output blobs. `observed` adds these rows
+up, removes them and unpacks the blobs, so that nobody downstream sees either.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.spark.runtime.join_spec import SIDES
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from penstock.spark.monitor.progress import is_lookup
+from penstock.spark.runtime.output_blobs import FIGURES, ROWS, unpacker
+
+if TYPE_CHECKING:
+    from penstock.spark.runtime.operator import Spec
+
+SIDES = ("left", "right")
+JOIN_METRIC = "join"  # the one observed metric of a join: a row with the sums, and the buckets one by one
 PER_STREAM = ("arrived", "evicted", "buffered")
-LAST = ("buffered",)  # the last value counts
-MOST = ("peak_bytes", "budget_rows", "budget_bytes")  # the maximum counts; all others are added up
+MOST = ("peak_bytes", "budget_rows", "budget_bytes")
+
+
+@dataclass
+class Figures:
+    """What all operators count; each adds fields of its own."""
+
+    LAST: ClassVar[tuple[str, ...]] = ()  # of several batches the last value counts
+    MOST: ClassVar[tuple[str, ...]] = ()  # the maximum counts; all others are added up
+
+    state_written: int = field(default=0, kw_only=True)  # bytes
+    state_read: int = field(default=0, kw_only=True)
+    replayed: int = field(default=0, kw_only=True)  # batches
+
+    def flat(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def to_json(self, bucket: int) -> str:
+        """The figures of a bucket as text, for a row of their own."""
+        return json.dumps({"bucket": bucket, **self.flat()})
+
+    def add(self, later: Figures) -> None:
+        """Add the figures of a later batch of the same bucket."""
+        for each in fields(self):
+            mine, other = getattr(self, each.name), getattr(later, each.name)
+            if each.name in self.LAST:
+                setattr(self, each.name, other)
+            elif each.name in self.MOST:
+                setattr(self, each.name, max(mine, other))
+            elif isinstance(other, dict):
+                setattr(self, each.name, {name: mine.get(name, 0) + count for name, count in other.items()})
+            else:
+                setattr(self, each.name, None if mine is None or other is None else mine + other)
+
+    def metrics(self) -> list[Column]:
+        """What Spark observes: the sum of each figure over all buckets."""
+        return [
+            F.coalesce(F.sum(F.get_json_object(FIGURES, f"$.{name}").cast(kind)), F.lit(0)).alias(name)
+            for name, kind in _kinds(self).items()
+        ]
 
 
 def _zeros() -> dict[str, int]:
@@ -18,15 +72,18 @@ def _zeros() -> dict[str, int]:
 
 
 @dataclass
-class Figures:
+class JoinFigures(Figures):
     """Metrics of one batch in one bucket; some are per stream, such as `evicted_left` in flat form.
 
-    >>> from penstock.spark.runtime.figures import Figures
-    >>> figures = Figures.of(("seen", "bought"), results=3)
+    >>> from penstock.spark.runtime.figures import JoinFigures
+    >>> figures = JoinFigures.of(("seen", "bought"), results=3)
     >>> figures.evicted["seen"] += 2
     >>> figures.evicted_seen, figures.flat()["evicted_bought"]
     (2, 0)
     """
+
+    LAST = ("buffered",)
+    MOST = MOST
 
     arrived: dict[str, int] = field(default_factory=_zeros)
     results: int = 0
@@ -43,18 +100,15 @@ class Figures:
     peak_bytes: int = 0
     budget_rows: int = 0  # the budget, in rows or in bytes; 0 if it is given in the other
     budget_bytes: int = 0
-    state_written: int = 0
-    state_read: int = 0
-    replayed: int = 0
 
     @classmethod
-    def of(cls, streams: Iterable[str], **figures: Any) -> Figures:
+    def of(cls, streams: Iterable[str], **figures: Any) -> JoinFigures:
         """Return metrics of these streams; those not given are 0."""
         streams = list(streams)
         return cls(**{name: dict.fromkeys(streams, 0) for name in PER_STREAM} | figures)
 
     @classmethod
-    def from_flat(cls, flat: Mapping[str, Any]) -> Figures:
+    def from_flat(cls, flat: Mapping[str, Any]) -> JoinFigures:
         """The inverse of `flat`; missing metrics are 0."""
         streams = streams_of(flat)
         given: dict[str, Any] = {
@@ -82,18 +136,23 @@ class Figures:
                 told[each.name] = value
         return told
 
-    def add(self, later: Figures) -> None:
-        """Add the metrics of a later batch; keep the last of buffered rows and the maximum of memory."""
-        for each in fields(self):
-            mine, other = getattr(self, each.name), getattr(later, each.name)
-            if each.name in LAST:
-                setattr(self, each.name, dict(other))
-            elif each.name in PER_STREAM:
-                setattr(self, each.name, {name: mine.get(name, 0) + count for name, count in other.items()})
-            elif each.name in MOST:
-                setattr(self, each.name, max(mine, other))
-            else:
-                setattr(self, each.name, None if mine is None or other is None else mine + other)
+    def metrics(self) -> list[Column]:
+        """What Spark observes: one row with the sums, and the buckets one by one."""
+        kinds = _kinds(self)
+        schema = "bucket bigint, " + ", ".join(
+            f"`{name.replace('`', '``')}` {k}" for name, k in kinds.items()
+        )
+        buckets = F.transform(F.collect_list(F.col(FIGURES)), lambda text: F.from_json(text, schema))
+
+        def summed(each: Column) -> Column:
+            sums = [
+                F.aggregate(each, F.lit(0).cast(kind), _adding(name)).alias(name)
+                for name, kind in kinds.items()
+            ]
+            return F.struct(*sums, each.alias("buckets"))
+
+        # A lambda is the one way to name a value that several expressions use.
+        return [F.element_at(F.transform(F.array(buckets), summed), 1).alias(JOIN_METRIC)]
 
 
 def streams_of(flat: Mapping[str, Any]) -> tuple[str, ...]:
@@ -106,3 +165,37 @@ def streams_of(flat: Mapping[str, Any]) -> tuple[str, ...]:
     named = [name.partition("_") for name in flat]
     found = dict.fromkeys(stream for figure, _, stream in named if figure in PER_STREAM and stream)
     return SIDES if set(found) <= set(SIDES) else tuple(found)
+
+
+def _kinds(blank: Figures) -> dict[str, str]:
+    """The SQL types of figures, from those of a bucket that has done nothing."""
+    numbers = {name: value for name, value in blank.flat().items() if isinstance(value, int | float)}
+    return {name: "bigint" if isinstance(value, int) else "double" for name, value in numbers.items()}
+
+
+def _adding(name: str) -> Any:
+    return lambda total, row: total + row[name]
+
+
+def observed(blobs: DataFrame, spec: Spec, fields: T.StructType, name: str | Observation) -> DataFrame:
+    """The output rows; the figures among the output blobs become observed metrics under this name."""
+    rows = blobs.observe(name, *spec.figures().metrics()).filter(F.col(ROWS).isNotNull()).select(ROWS)
+    return rows.mapInArrow(unpacker(fields, spec.fill), fields)
+
+
+def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
+    """The figures of a batch from a query's progress: sums, and `buckets`; None if it has none.
+
+    Of a lookup of this name there is nothing to add up, and no recall that could be estimated.
+
+    >>> from penstock.spark.runtime.figures import figures_of
+    >>> figures_of({"observedMetrics": {}}) is None
+    True
+    """
+    row = progress["observedMetrics"].get(name)
+    if is_lookup(row):
+        return {"missed": None}
+    if row is None or row[JOIN_METRIC] is None:
+        return None
+    figures = row[JOIN_METRIC]  # a row in a listener's event, a dict in what a query tells of the past
+    return figures.asDict(recursive=True) if hasattr(figures, "asDict") else dict(figures)

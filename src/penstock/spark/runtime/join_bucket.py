@@ -5,12 +5,10 @@ It takes the packed rows of a batch, and returns the results, the rows that left
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +19,22 @@ from penstock.engine.store import STEPS
 from penstock.errors import SnapshotError
 from penstock.joins.stream import StreamState
 from penstock.payload import row_bytes
-from penstock.spark.runtime.figures import Figures
-from penstock.spark.runtime.join_spec import LEFT, RIGHT
-from penstock.spark.runtime.packer import CHECK, FARTHEST, KEY, TIME, from_blob, to_blob
+from penstock.spark.runtime.operator import Bucket
+from penstock.spark.runtime.packer import (
+    CHECK,
+    FARTHEST,
+    KEY,
+    SIDE,
+    TIME,
+    PackedBatch,
+    from_blob,
+    is_usable,
+    to_blob,
+    with_time,
+)
 from penstock.spark.runtime.payload_table import PayloadTable
 
+LEFT, RIGHT = 0, 1
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
 EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
@@ -33,70 +42,22 @@ RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
 
 
-@dataclass
-class Batch:
-    """The rows of one batch for one bucket, in order per side, and what Spark said of them."""
-
-    blobs: list[tuple[int, Any]] = field(default_factory=list)  # (side, rows: packed, or a table)
-    watermark: int = -1  # in milliseconds
-    skipped: int = 0
-    latest: float | None = None  # of patterns: the largest time that the whole query has seen
-
-    @property
-    def nbytes(self) -> int:
-        """What the packed rows take."""
-        return sum(len(blob) for _, blob in self.blobs)
-
-    def to_bytes(self) -> bytes:
-        """For the log."""
-        head = json.dumps(
-            {
-                "blobs": [(side, len(blob)) for side, blob in self.blobs],
-                "watermark": self.watermark,
-                "skipped": self.skipped,
-                "latest": self.latest,
-            }
-        ).encode()
-        return b"".join([struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Batch:
-        """The inverse of `to_bytes`; rejects anything but a batch."""
-        try:
-            (length,) = struct.unpack_from("<Q", data)
-            head = json.loads(data[8 : 8 + length])
-            at, blobs = 8 + length, []
-            for side, size in head["blobs"]:
-                blobs.append((side, data[at : at + size]))
-                at += size
-            batch = cls(blobs, head["watermark"], head["skipped"], head.get("latest"))
-        except Exception as error:
-            raise SnapshotError(f"A batch in the log of a bucket cannot be read: {error}") from error
-        if at != len(data):
-            raise SnapshotError(f"A batch in the log of a bucket has {len(data)} bytes instead of {at}.")
-        return batch
-
-
-class Bucket:
+class JoinBucket(Bucket):
     """The state of one bucket, and the rows it keeps; for two streams (`ManyBucket` is for many)."""
 
     def __init__(self, spec: Any, state: Any = None) -> None:
-        self.spec = spec
+        super().__init__(spec)
         self.state = state or spec.start()
         self.payload_tables = [PayloadTable() for _ in spec.sides]
         self.watermark = -1  # of the previous batch: older rows are late by Spark's rules
-        self.figures = Figures.of(spec.streams)
-        self.whole = Figures.of(spec.streams)  # of all batches
         # Rows that left when the bucket adapted, and their number per side, reported with the next batch.
         self._unreported: list[pa.Table] = []
         self._uncounted = [0] * len(spec.sides)
 
-    def process(self, batch: Batch, quiet: bool = False) -> tuple[Iterator[pa.Table], list[pa.Table]]:
-        """Run a batch; return the results as tables, and with `emit="all"` the rows that left or were late.
-
-        The results must be consumed before the next batch. `quiet` is for a replay: it returns nothing.
-        """
-        figures = self.figures = Figures.of(self.spec.streams, skipped=batch.skipped)
+    def process(self, batch: PackedBatch, quiet: bool = False) -> Iterator[pa.Table]:
+        """Run a batch; return the results, and with `emit="all"` the rows that left or were late."""
+        figures = self.figures = self.spec.figures()
+        figures.skipped = batch.skipped
         before = self.state.totals() | {"missed": self._missed(), "unestimated": self._unestimated()}
         parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
         self._follow_watermark(batch.watermark)
@@ -113,15 +74,27 @@ class Bucket:
         figures.arrived = dict(zip(self.spec.streams, counts, strict=True))
         if quiet:
             self._tidy()
-            return iter(()), []
+            return iter(())
         archive, self._unreported = self._unreported, []
         archive += self._archive(out.log, first, time[order])
-        tables = tuple(
-            payload_table.table for payload_table in self.payload_tables
-        )  # as they are now: tidying renumbers
+        tables = tuple(each.table for each in self.payload_tables)  # as they are now: tidying renumbers
         results = self._results(out, tables)
         self._tidy()
-        return results, archive
+        return chain(results, archive)
+
+    def process_sorted(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Run rows of all streams, as `join_batch` puts them into one table."""
+        blobs: list[tuple[int, Any]] = []
+        for side, mine in enumerate(self.spec.sides):
+            own = rows.filter(pc.equal(rows[SIDE], side))
+            hidden = (*self.spec.codes(side), *self.spec.checks(side))
+            carried = [name for name in own.column_names if name.startswith(f"{side}_")]
+            columns = {name.removeprefix(f"{side}_"): own[name] for name in carried}
+            columns |= {name: own[name] for name in hidden}
+            table = with_time(pa.table(columns), mine.time, self.spec.dtype)
+            blobs.append((side, table.filter(is_usable(table, self.spec.codes(side)))))
+        skipped = rows.num_rows - sum(table.num_rows for _, table in blobs)
+        return self.process(PackedBatch(blobs, skipped=skipped))
 
     def adapt(self) -> bool:
         """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
@@ -183,18 +156,16 @@ class Bucket:
         """The numbers by which the keys of rows are known; of no rows if there is no table."""
         return np.empty(0, np.int64) if table is None else table[KEY].to_numpy()
 
-    def _take_in(self, side: int, batch: Batch) -> tuple[np.ndarray, ...]:
+    def _take_in(self, side: int, batch: PackedBatch) -> tuple[np.ndarray, ...]:
         """Put the rows of a side into its payload_table; their keys, times, row numbers and sizes."""
-        parts = [part for which, part in batch.blobs if which == side]
-        tables = [part if isinstance(part, pa.Table) else from_blob(part) for part in parts]
-        if not tables:
+        table = batch.table(side)
+        if table is None:
             return (
                 self._keys(side, None),
                 np.empty(0, self.spec.dtype),
                 np.empty(0, np.int64),
                 np.empty(0, np.int64),
             )
-        table = pa.concat_tables(tables)
         if self.spec.sides[side].watermark and self.watermark >= 0:
             fresh = pc.greater(table[TIME], pa.scalar(self.watermark * 1_000, table[TIME].type))
             if not pc.all(fresh).as_py():
@@ -285,13 +256,12 @@ class Bucket:
                 self.state.rename_rows(side, payload_table.keep(self.state.rows(side)))
         self.figures.peak_bytes = self._bytes()
         self.figures.budget_rows, self.figures.budget_bytes = self.spec.share
-        self.whole.add(self.figures)
 
     def _bytes(self) -> int:
         kept = sum(payload_table.nbytes for payload_table in self.payload_tables)
         return self.state.table_bytes + self.state.peak_beyond + kept
 
-    def to_bytes(self) -> bytes:
+    def snapshot(self) -> bytes:
         """All of it, for a snapshot."""
         payload = [
             to_blob(payload_table.table) if payload_table.table is not None else b""
@@ -303,8 +273,8 @@ class Bucket:
         return head + struct.pack("<q", self.watermark) + state + packed
 
     @classmethod
-    def from_bytes(cls, spec: Any, data: bytes) -> Bucket:
-        """The inverse of `to_bytes`; rejects anything but a bucket."""
+    def restore(cls, spec: Any, data: bytes) -> Self:
+        """The inverse of `snapshot`; rejects anything but a bucket."""
         try:
             length, *sizes = struct.unpack_from(f"<{1 + len(spec.sides)}Q", data)
             at = 8 * (1 + len(sizes))

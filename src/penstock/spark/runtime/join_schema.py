@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
-from penstock.spark.runtime.join_spec import SIDES, Side
+from penstock.spark.runtime.figures import SIDES
+from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.keys import common_type, identity, words_of
 from penstock.spark.runtime.packer import renamed
 
@@ -23,7 +24,7 @@ WATERMARKED = {"spark.watermarkDelayMs": 0}  # how Spark knows a column by which
 
 
 @dataclass(frozen=True)
-class Keys:
+class JoinKeys:
     """How both sides name their keys, and the type in which they are compared."""
 
     left: tuple[str, ...]
@@ -52,7 +53,7 @@ class Keys:
         return words_of((self.left_types, self.right_types), self.types)
 
 
-def keys_of(left: DataFrame, right: DataFrame, on: Any) -> Keys:
+def keys_of(left: DataFrame, right: DataFrame, on: Any) -> JoinKeys:
     """The key columns from what the user gives: a name, several, or pairs of names."""
     pairs = _pairs(on, "on")
     types = []
@@ -64,7 +65,7 @@ def keys_of(left: DataFrame, right: DataFrame, on: Any) -> Keys:
         types.append(common_type(names, kinds, left.sparkSession))
     own = tuple(left.schema[name].dataType for name, _ in pairs)
     other = tuple(right.schema[name].dataType for _, name in pairs)
-    return Keys(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(types), own, other)
+    return JoinKeys(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(types), own, other)
 
 
 def times_of(left: DataFrame, right: DataFrame, time: Any, unit: str) -> tuple[tuple[str, str], str, str]:
@@ -105,8 +106,8 @@ def has_watermark(frame: DataFrame, time: str, stream: str) -> bool:
 
 
 def sides_of(
-    left: DataFrame, right: DataFrame, keys: Keys, times: tuple[str, str], suffixes: Sequence[str]
-) -> tuple[Side, Side]:
+    left: DataFrame, right: DataFrame, keys: JoinKeys, times: tuple[str, str], suffixes: Sequence[str]
+) -> tuple[JoinSide, JoinSide]:
     """Return the output columns, with suffixes for names that both sides have."""
     rest = [
         [name for name in frame.columns if name not in names]
@@ -124,7 +125,7 @@ def sides_of(
             f"The output would have {sorted(doubled)} more than once; give other suffixes, or rename columns."
         )
     left_side, right_side = (
-        Side(
+        JoinSide(
             sources=tuple(rest[i]),
             names=names[i],
             key_sources=(keys.left, keys.right)[i],
@@ -136,7 +137,7 @@ def sides_of(
     return left_side, right_side
 
 
-def output_fields(left: DataFrame, right: DataFrame, sides: tuple[Side, Side]) -> list[T.StructField]:
+def output_fields(left: DataFrame, right: DataFrame, sides: tuple[JoinSide, JoinSide]) -> list[T.StructField]:
     """Return the columns of the results: keys once, then left, then right."""
     fields = [T.StructField(name, left.schema[name].dataType) for name in sides[0].key_sources]
     for frame, side in zip((left, right), sides, strict=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,18 +13,16 @@ import numpy as np
 from penstock.budget import Bytes, Tuples
 from penstock.joins.stream import StreamState
 from penstock.joins.window import WindowJoin, check_rates
-from penstock.spark.runtime.packer import CHECK, KEY
+from penstock.spark.runtime.figures import SIDES, JoinFigures
+from penstock.spark.runtime.join_bucket import EVENT, RESULT, JoinBucket
+from penstock.spark.runtime.operator import Spec, fixed_types, seed_of
+from penstock.spark.runtime.packer import CHECK, KEY, ArrivalPacking, Packing
 
-LEFT, RIGHT = 0, 1
-SIDES = ("left", "right")
-TYPE_OF = "the type of"
-COMPARED = "the type in which keys are compared"
-ColumnTypes = Sequence[Sequence[tuple[str, str]]]  # per stream the columns, and the names of their types
 LEFT_OVER = 16  # one part in so many of a byte budget is for rows that have left
 
 
 @dataclass(frozen=True)
-class Side:
+class JoinSide:
     """One stream: its columns as they come in, and what becomes of them."""
 
     sources: tuple[str, ...]  # the columns besides the keys as they come in
@@ -52,29 +49,13 @@ class Side:
         return self.keys[self.key_sources.index(self.time_source)]
 
 
-def fixed_types(
-    streams: Sequence[str], column_types: ColumnTypes, key_types: Sequence[str] = ()
-) -> dict[str, str]:
-    """The types that may not change at a restart, or only to wider ones, in words.
+class StreamsSpec(Spec):
+    """What joins of two and of many streams have in common."""
 
-    >>> from penstock.spark.runtime.join_spec import fixed_types
-    >>> fixed_types(["left"], [[("id", "int")]], ["bigint"])
-    {'the type in which keys are compared': 'bigint', "the type of 'id' of the left stream": 'int'}
-    """
-    told = {COMPARED: ", ".join(key_types)} if key_types else {}
-    for stream, columns in zip(streams, column_types, strict=False):
-        told |= {f"{TYPE_OF} {name!r} of the {stream} stream": kind for name, kind in columns}
-    return told
-
-
-class Spec(ABC):
-    """What buckets, their state_log and the operator need to know of a join."""
-
-    buckets: int
+    kind = JoinBucket
     unit: str  # of the times
     dtype: str  # of the times: "int64" or "float64"
     emit: str
-    event_time: str | None  # the column of the latest time of a result, if there are watermarks
 
     @property
     @abstractmethod
@@ -83,7 +64,7 @@ class Spec(ABC):
 
     @property
     @abstractmethod
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[JoinSide, ...]:
         """The streams themselves."""
 
     @property
@@ -113,32 +94,30 @@ class Spec(ABC):
     def start(self) -> Any:
         """A fresh state for one bucket."""
 
-    @abstractmethod
-    def of_bucket(self, number: int) -> Self:
-        """The same with the seed of one bucket: each draws numbers of its own."""
+    def figures(self) -> JoinFigures:
+        """The figures of a bucket, those of each stream by its name."""
+        return JoinFigures.of(self.streams)
 
-    @abstractmethod
-    def fixed(self) -> dict[str, str]:
-        """What may not change when a query is restarted from its checkpoint, in words."""
+    @property
+    def fill(self) -> dict[str, Any]:
+        """With `emit="all"` rows say what they are; results say nothing themselves."""
+        return {EVENT: RESULT} if self.emit == "all" else {}
 
-
-def seed_of(seed: int, bucket: int) -> int:
-    """The seed of a bucket; that of the first is the one that was given.
-
-    >>> from penstock.spark.runtime.join_spec import seed_of
-    >>> seed_of(7, 0), seed_of(7, 1) == seed_of(7, 2)
-    (7, False)
-    """
-    return seed if bucket == 0 else int(np.random.SeedSequence((seed, bucket)).generate_state(1)[0])
+    def packings(self, labels: tuple[int, ...]) -> list[Packing]:
+        """One per stream."""
+        return [
+            ArrivalPacking(labels, side, each.time, self.dtype, self.codes(side))
+            for side, each in enumerate(self.sides)
+        ]
 
 
 @dataclass(frozen=True)
-class JoinSpec(Spec):
+class JoinSpec(StreamsSpec):
     """A bounded join as every bucket runs it."""
 
     join: WindowJoin  # with the share of one bucket as its budget
-    left: Side
-    right: Side
+    left: JoinSide
+    right: JoinSide
     buckets: int
     unit: str  # of the times
     dtype: str  # of the times: "int64" or "float64"
@@ -159,7 +138,7 @@ class JoinSpec(Spec):
         return SIDES
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[JoinSide, JoinSide]:
         """Both streams."""
         return self.left, self.right
 

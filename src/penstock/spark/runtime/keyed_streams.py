@@ -14,21 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.runtime.pattern_stream import MatchSpec, Stream
+from penstock.spark.runtime.pattern_stream import PatternStream
+
+if TYPE_CHECKING:
+    from penstock.spark.runtime.pattern_bucket import PatternSpec
 
 
 class KeyedStreams:
     """Streams by key, and which of them the progress of time takes on next."""
 
-    def __init__(self, spec: MatchSpec) -> None:
+    def __init__(self, spec: PatternSpec) -> None:
         self.spec = spec
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, PatternStream] = {}
         self.held = 0  # events in memory
         self.next: dict[str, Any] = {}  # by key: the time of the event that leaves its window next
         self.queue: list[tuple[Any, str]] = []  # the same in order, with entries that no longer hold
@@ -57,13 +60,13 @@ class KeyedStreams:
         stream = self.streams.pop(key, None)
         self.next.pop(key, None)
         if stream is None:
-            stream = Stream(self.spec)
+            stream = PatternStream(self.spec)
         self.held -= stream.held
         found = stream.process(events, progress)
         self._keep(key, stream)
         return found
 
-    def _keep(self, key: str, stream: Stream) -> None:
+    def _keep(self, key: str, stream: PatternStream) -> None:
         """A stream stays if it holds anything."""
         if not stream.held:
             return
@@ -100,7 +103,7 @@ class KeyedStreams:
     def load(self, content: dict[str, Any]) -> None:
         """The counterpart."""
         for key, part in content.items():
-            self._keep(key, Stream.load(self.spec, part))
+            self._keep(key, PatternStream.load(self.spec, part))
 
     def check(self) -> None:
         """Assert the invariants."""

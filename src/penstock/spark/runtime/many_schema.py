@@ -20,9 +20,9 @@ from penstock.spark.runtime.join_schema import (
     has_watermark,
     scale_of,
 )
-from penstock.spark.runtime.join_spec import Side
+from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.keys import common_type, keeps_apart
-from penstock.spark.runtime.many_bucket import JOIN
+from penstock.spark.runtime.many_join import JOIN
 
 Streams = Mapping[str, DataFrame]
 
@@ -109,7 +109,7 @@ def many_times_of(streams: Streams, time: Any, unit: str) -> tuple[dict[str, str
     return columns, *scale_of(list(kinds.values()), unit)
 
 
-def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[Side, ...]:
+def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[JoinSide, ...]:
     """The columns that go out, with the stream's name after those that several streams have."""
     single = len(joins) == 1
     keys = dict(joins[0]) if single else {}
@@ -121,7 +121,7 @@ def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[
     counts = Counter(column for columns in rest.values() for column in columns)
     counts.update(once)
     parts = tuple(
-        Side(
+        JoinSide(
             sources=tuple(columns),
             names=tuple(f"{each}_{name}" if counts[each] > 1 else each for each in columns),
             key_sources=tuple(keys.get(name, ())),
@@ -142,7 +142,7 @@ def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[
     return parts
 
 
-def many_fields(streams: Streams, joins: Joins, parts: tuple[Side, ...]) -> list[T.StructField]:
+def many_fields(streams: Streams, joins: Joins, parts: tuple[JoinSide, ...]) -> list[T.StructField]:
     """The columns of the results: which join, if there are several; keys once; then those of each stream."""
     fields = []
     if len(joins) > 1:

@@ -16,11 +16,11 @@ from pyspark.sql import types as T
 from penstock.spark.runtime.packer import from_blob, to_blob
 
 ROWS, FIGURES = "rows", "figures"
-MOST_BYTES = 1 << 24  # of a output_blob, about
+MOST_BYTES = 1 << 24  # of an output blob, about
 
 
 def blob_fields(event_time: str | None) -> T.StructType:
-    """The columns of output_blobs; with an event time if the join has watermarks."""
+    """The columns of output blobs; with an event time if the operator has watermarks."""
     fields = [T.StructField(ROWS, T.BinaryType()), T.StructField(FIGURES, T.StringType())]
     if event_time is not None:
         fields.append(T.StructField(event_time, T.TimestampType()))
@@ -44,15 +44,19 @@ def blobs_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 
 
 def to_frame(fields: T.StructType, **values: Any) -> pd.DataFrame:
-    """One output_blob as Spark's stateful operator wants it."""
+    """One output blob as Spark's stateful operator wants it."""
     return pd.DataFrame({field.name: pd.Series([values.get(field.name)]) for field in fields})
 
 
-def to_batch(fields: T.StructType, **values: Any) -> pa.RecordBatch:
-    """One output_blob as `mapInArrow` wants it."""
-    kinds = {ROWS: pa.binary(), FIGURES: pa.string()}
-    arrays = [pa.array([values.get(field.name)], kinds[field.name]) for field in fields]
-    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])
+def after(watermark: int) -> pd.Timestamp:
+    """A time after the watermark, for output blobs: Spark lets none through that are behind it."""
+    return pd.Timestamp(max(watermark, 0) + 1, unit="ms", tz="UTC")
+
+
+def to_batch(rows: bytes | None = None, figures: str | None = None) -> pa.RecordBatch:
+    """One output blob as `mapInArrow` wants it."""
+    arrays = [pa.array([rows], pa.binary()), pa.array([figures], pa.string())]
+    return pa.RecordBatch.from_arrays(arrays, names=[ROWS, FIGURES])
 
 
 def unpacker(fields: T.StructType, fill: dict[str, Any]) -> Callable[[Any], Iterator[pa.RecordBatch]]:

@@ -1,45 +1,140 @@
 """Pack rows into Arrow blobs, one per bucket, so that they cross the shuffle and into Python in bulk.
 
-A packed row has the label of its bucket, which side it is of, where it stands in the order of its side, and
-the blob: an Arrow stream with the columns `KEY`, `TIME`, `CHECK` if keys are hashed, and the payload.
+A packed row has the label of its bucket, the number of its input, where it stands in the order of that input,
+what the packer noticed, and the blob: an Arrow stream. Operators differ only in their `Packing`, which
+divides a table among the buckets. Workers that only pack start without Numba.
 """
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB = "label", "side", "task", "piece", "skipped", "blob"
-KEY, CHECK, BUCKET, TIME = "_penstock_key", "_penstock_check", "_penstock_bucket", "_penstock_time"
-PACKED = f"{LABEL} int, {SIDE} tinyint, {TASK} int, {PIECE} int, {SKIPPED} bigint, {BLOB} binary"
+from penstock.errors import SnapshotError
 
+LABEL, SIDE, TASK, PIECE, SKIPPED, LATEST, BLOB = (
+    "label",
+    "side",
+    "task",
+    "piece",
+    "skipped",
+    "latest",
+    "blob",
+)
+KEY, CHECK, BUCKET, TIME = "_penstock_key", "_penstock_check", "_penstock_bucket", "_penstock_time"
+PACKED = (
+    f"{LABEL} int, {SIDE} tinyint, {TASK} int, {PIECE} int, {SKIPPED} bigint, {LATEST} double, {BLOB} binary"
+)
+ARROW = pa.schema(
+    {
+        LABEL: pa.int32(),
+        SIDE: pa.int8(),
+        TASK: pa.int32(),
+        PIECE: pa.int32(),
+        SKIPPED: pa.int64(),
+        LATEST: pa.float64(),
+        BLOB: pa.binary(),
+    }
+)
 REGISTER = -1  # the label under which a query is told by every batch what it is, whichever buckets get rows
 
 MOST_ROWS = 1 << 17  # per piece
+MOST_BYTES = 1 << 26
 FARTHEST = 2**61  # what states of streams can take, as `penstock.joins.config` has it
 EXACT = 2**53  # floats tell whole numbers apart up to here
 DAY = 86_400_000_000  # in microseconds
-MOST_BYTES = 1 << 26
+UNKNOWN = float("nan")  # the latest time of rows that have none
+
+
+class Divided(NamedTuple):
+    """A table divided among the buckets."""
+
+    parts: list[pa.Table]  # one per bucket
+    skipped: int = 0  # rows that cannot be used
+    latest: float = UNKNOWN  # time
 
 
 @dataclass(frozen=True)
 class Packing:
-    """What packing needs to know of a join: little, so that its workers start fast."""
+    """What packing needs to know of an operator: little, so that its workers start fast."""
 
-    side: int
-    time: str  # the name of the time column
-    dtype: str  # of the times as numbers
     labels: tuple[int, ...]  # of the buckets
+    side: int = 0  # the number of the input
+
+    @property
+    def to_all(self) -> bool:
+        """Whether buckets without rows are told of a batch, too, because time moves on for them."""
+        return False
+
+    def divide(self, table: pa.Table) -> Divided:
+        """Divide a table by its column `BUCKET`."""
+        return Divided(by_bucket(table, len(self.labels)))
+
+
+@dataclass(frozen=True)
+class ArrivalPacking(Packing):
+    """For joins: rows without a key or a time are left out; `TIME` has the times as numbers."""
+
+    time: str = ""  # the name of the time column
+    dtype: str = "int64"  # of the times as numbers
     codes: tuple[str, ...] = (KEY,)  # the columns of the keys; a row needs one of them
+
+    def divide(self, table: pa.Table) -> Divided:
+        """Divide the rows that can be used."""
+        table = with_time(table, self.time, self.dtype)
+        usable = is_usable(table, self.codes)
+        skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
+        return Divided(by_bucket(table.filter(usable) if skipped else table, len(self.labels)), skipped)
+
+
+@dataclass(frozen=True)
+class EventPacking(Packing):
+    """For patterns: all buckets are told how far times have come."""
+
+    time: str = ""
+    dtype: str = "int64"
+
+    @property
+    def to_all(self) -> bool:
+        """True."""
+        return True
+
+    def divide(self, table: pa.Table) -> Divided:
+        """Divide all rows; the bucket counts those without a time."""
+        times = as_numbers(table[self.time], self.dtype).drop_null().to_numpy()
+        return Divided(by_bucket(table, len(self.labels)), latest=_latest(times))
+
+
+def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
+    """The rows of each bucket, in their order."""
+    bucket = table[BUCKET].to_numpy()
+    table = table.drop_columns([BUCKET])
+    if buckets == 1:
+        return [table]
+    order = np.argsort(bucket, kind="stable")
+    cuts = np.searchsorted(bucket[order], np.arange(buckets + 1)).tolist()
+    table = table.take(pa.array(order))
+    return [table.slice(first, last - first) for first, last in pairwise(cuts)]
+
+
+def _latest(times: np.ndarray) -> float:
+    """The largest time, rounded down where no float is equal to it: what comes after it is not late."""
+    if not len(times):
+        return UNKNOWN
+    latest = float(times.max())
+    return latest if latest <= times.max().item() else float(np.nextafter(latest, -np.inf))
 
 
 def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that packs the prepared rows of one side."""
+    """A function for `mapInArrow` that packs the rows of one input."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, piece = _task(), 0
@@ -48,12 +143,39 @@ def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
             held.append(batch)
             rows, size = sum(b.num_rows for b in held), sum(b.nbytes for b in held)
             if rows >= MOST_ROWS or size >= MOST_BYTES:
-                yield from _pieces(pa.Table.from_batches(held), packing, task, piece)
+                yield _packed(pa.Table.from_batches(held), packing, task, piece)
                 held, piece = [], piece + 1
         if held:
-            yield from _pieces(pa.Table.from_batches(held), packing, task, piece)
+            yield _packed(pa.Table.from_batches(held), packing, task, piece)
 
     return pack
+
+
+def _task() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
+
+
+def _packed(table: pa.Table, packing: Packing, task: int, piece: int) -> pa.RecordBatch:
+    """A packed row per bucket that has something to learn."""
+    parts, skipped, latest = packing.divide(table)
+    rows: list[tuple[int, int, bytes]] = [(REGISTER, 0, b"")] if piece == 0 else []
+    for number, (label, part) in enumerate(zip(packing.labels, parts, strict=True)):
+        mine = skipped if number == 0 else 0  # the first bucket counts them
+        if part.num_rows or mine or packing.to_all:
+            rows.append((label, mine, to_blob(part)))
+    columns: dict[str, list[Any]] = {
+        LABEL: [label for label, _, _ in rows],
+        SIDE: [packing.side] * len(rows),
+        TASK: [task] * len(rows),
+        PIECE: [piece] * len(rows),
+        SKIPPED: [mine for _, mine, _ in rows],
+        LATEST: [latest] * len(rows),
+        BLOB: [blob for _, _, blob in rows],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=ARROW)
 
 
 def renamed(
@@ -67,48 +189,66 @@ def renamed(
     return run
 
 
-def _task() -> int:
-    from pyspark import TaskContext
+@dataclass
+class PackedBatch:
+    """The rows of one batch for one bucket, in the order of their input, and what is known of them."""
 
-    context = TaskContext.get()
-    return context.partitionId() if context is not None else 0
+    blobs: list[tuple[int, Any]] = field(default_factory=list)  # (side, rows: packed, or a table)
+    watermark: int = -1  # in milliseconds
+    skipped: int = 0
+    latest: float | None = None  # the largest time that the packers of all buckets have seen
 
+    @classmethod
+    def gather(cls, frames: Iterator[Any], watermark: int = -1) -> PackedBatch:
+        """Gather packed rows, in whatever order the shuffle brought them."""
+        pieces = [piece for frame in frames for piece in frame.itertuples(index=False)]
+        pieces.sort(key=lambda piece: (piece.side, piece.task, piece.piece))
+        return cls(
+            blobs=[(int(piece.side), bytes(piece.blob)) for piece in pieces],
+            watermark=int(watermark),
+            skipped=sum(int(piece.skipped) for piece in pieces),
+            latest=max((float(each.latest) for each in pieces if each.latest == each.latest), default=None),
+        )
 
-def _pieces(table: pa.Table, packing: Packing, task: int, piece: int) -> Iterator[pa.RecordBatch]:
-    """One packed row per bucket."""
-    table, buckets = with_time(table, packing.time, packing.dtype), len(packing.labels)
-    usable = is_usable(table, packing.codes)
-    skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
-    if skipped:
-        table = table.filter(usable)
-    bucket = table[BUCKET].to_numpy()
-    table = table.drop_columns([BUCKET])
-    order = np.argsort(bucket, kind="stable")
-    cuts = np.searchsorted(bucket[order], np.arange(buckets + 1))
-    table = table.take(pa.array(order)) if buckets > 1 else table
-    if piece == 0:
-        yield _packed(REGISTER, packing.side, task, piece, 0, b"")
-    for number in range(buckets):
-        first, last = cuts[number], cuts[number + 1]
-        told = skipped if number == 0 else 0
-        if last > first or told:
-            blob = to_blob(table.slice(first, last - first))
-            yield _packed(packing.labels[number], packing.side, task, piece, told, blob)
+    def table(self, side: int = 0) -> pa.Table | None:
+        """The rows of one input, or None if it has none."""
+        parts = [rows for which, rows in self.blobs if which == side]
+        tables = [rows if isinstance(rows, pa.Table) else from_blob(rows) for rows in parts]
+        return pa.concat_tables(tables) if tables else None
 
+    @property
+    def nbytes(self) -> int:
+        """What the packed rows take."""
+        return sum(len(blob) for _, blob in self.blobs)
 
-def _packed(label: int, side: int, task: int, piece: int, skipped: int, blob: bytes) -> pa.RecordBatch:
-    """One packed row."""
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([label], pa.int32()),
-            pa.array([side], pa.int8()),
-            pa.array([task], pa.int32()),
-            pa.array([piece], pa.int32()),
-            pa.array([skipped], pa.int64()),
-            pa.array([blob], pa.binary()),
-        ],
-        names=[LABEL, SIDE, TASK, PIECE, SKIPPED, BLOB],
-    )
+    def to_bytes(self) -> bytes:
+        """For the log."""
+        head = json.dumps(
+            {
+                "blobs": [(side, len(blob)) for side, blob in self.blobs],
+                "watermark": self.watermark,
+                "skipped": self.skipped,
+                "latest": self.latest,
+            }
+        ).encode()
+        return b"".join([struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PackedBatch:
+        """The inverse of `to_bytes`; rejects anything but a batch."""
+        try:
+            (length,) = struct.unpack_from("<Q", data)
+            head = json.loads(data[8 : 8 + length])
+            at, blobs = 8 + length, []
+            for side, size in head["blobs"]:
+                blobs.append((side, data[at : at + size]))
+                at += size
+            batch = cls(blobs, head["watermark"], head["skipped"], head.get("latest"))
+        except Exception as error:
+            raise SnapshotError(f"A batch in the log of a bucket cannot be read: {error}") from error
+        if at != len(data):
+            raise SnapshotError(f"A batch in the log of a bucket has {len(data)} bytes instead of {at}.")
+        return batch
 
 
 def is_usable(table: pa.Table, codes: tuple[str, ...]) -> pa.ChunkedArray:

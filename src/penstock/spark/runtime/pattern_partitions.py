@@ -12,7 +12,7 @@ the others out.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +25,13 @@ from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import values_of
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark.runtime.event_store import EventStore
-from penstock.spark.runtime.packer import as_numbers, from_blob, to_blob
+from penstock.spark.runtime.packer import from_blob, to_blob
 from penstock.spark.runtime.partition_keys import number_partitions
-from penstock.spark.runtime.pattern_stream import MatchSpec, fill
+from penstock.spark.runtime.pattern_stream import fill
 from penstock.states.checks import sound
+
+if TYPE_CHECKING:
+    from penstock.spark.runtime.pattern_bucket import PatternSpec
 
 AXIS, TYPE = "_penstock_axis", "_penstock_type"  # times or positions, and the numbers of types
 
@@ -36,7 +39,7 @@ AXIS, TYPE = "_penstock_axis", "_penstock_type"  # times or positions, and the n
 class Partitions:
     """The events of all partitions, and where those of each are."""
 
-    def __init__(self, spec: MatchSpec) -> None:
+    def __init__(self, spec: PatternSpec) -> None:
         self.spec = spec
         self.by_events = spec.pattern.within.events
         self.search = PartitionedSearch(spec.plain, spec.width, spec.max_events)
@@ -66,7 +69,7 @@ class Partitions:
             return []
         parts, keys = number_partitions(events, self.spec.keys)
         types = type_numbers(column(events, self.spec.type, "event"), self.search.types)
-        before, end, axis = self.progress, progress, self._times(events)
+        before, end, axis = self.progress, progress, self.spec.times(events)
         if self.by_events:
             before = np.array([self.sizes.pop(key, 0) for key in keys], np.int64)
             end = before + np.bincount(parts, minlength=len(keys))
@@ -91,10 +94,6 @@ class Partitions:
         keys, none = list(self.numbers), np.empty(0, np.int64)
         before = np.array([self.sizes[key] for key in keys]) if self.by_events else self.progress
         return self._searched(keys, none, none, before, None)
-
-    def _times(self, events: pa.Table) -> np.ndarray:
-        numbers: np.ndarray = as_numbers(events[self.spec.time], self.spec.dtype).to_numpy()
-        return numbers
 
     def _with_passed(self, keys: list[Hashable], first_new: int) -> list[Hashable]:
         """The keys of a batch, and those of the events before it that have left their window by now."""

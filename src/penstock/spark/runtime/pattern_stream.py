@@ -2,90 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.patterns import Attr, Pattern, PatternState
-from penstock.patterns.batch import width_of
+from penstock.patterns import Attr, PatternState
 from penstock.patterns.compile.span import first_within
-from penstock.patterns.options import Options
-from penstock.spark.runtime.join_spec import fixed_types
 from penstock.spark.runtime.packer import from_blob, to_blob
+
+if TYPE_CHECKING:
+    from penstock.spark.runtime.pattern_bucket import PatternSpec
 
 START, END = "match_start", "match_end"
 
 
-@dataclass(frozen=True)
-class MatchSpec:
-    """A pattern as every bucket runs it."""
-
-    pattern: Pattern
-    type: str
-    time: str
-    dtype: str  # of the times as numbers
-    unit: str
-    lateness: float
-    order: tuple[str, ...]  # columns that decide between events of one time
-    keys: tuple[str, ...]  # of which every value is a stream of its own
-    strategy: str
-    budget: Any = None
-    policy: str | None = None
-    max_events: int | None = None
-    buckets: int = 1
-    column_types: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def types(self) -> pa.Array:
-        """The types of events that the pattern names."""
-        return pa.array(sorted({slot.type for slot in self.pattern.analysis.slots}))
-
-    @cached_property
-    def plain(self) -> Pattern:
-        """The pattern without RETURN: matches come as row numbers of all variables."""
-        return Pattern(self.pattern.expression, self.pattern.within)
-
-    @cached_property
-    def width(self) -> int | float:
-        """The window on the scale of the times as numbers."""
-        return width_of(self.pattern.within, self.unit, np.empty(0, self.dtype))
-
-    @cached_property
-    def options(self) -> Options:
-        """How the pattern is run."""
-        return Options(
-            type=self.type,
-            time=self.time,
-            strategy=self.strategy,
-            unit=self.unit,
-            max_events=self.max_events,
-            budget=self.budget,
-            policy=self.policy,
-        )
-
-    def start(self) -> PatternState:
-        """A fresh state. There may be one per key, so what they have in common is made once."""
-        return PatternState(self.plain, self.options)
-
-    def fixed(self) -> dict[str, str]:
-        """What may not change when a query is restarted from its checkpoint, in words."""
-        return {
-            "the pattern": str(self.pattern),
-            "the columns of type and time": str((self.type, self.time, self.unit, self.dtype)),
-            "the partitioning": str(self.keys),
-            "the strategy": self.strategy,
-            "the number of buckets": str(self.buckets),
-        } | fixed_types(["event"], [self.column_types])
-
-
-class Stream:
+class PatternStream:
     """One stream of events: the state of the pattern, and the rows that matches may still need."""
 
-    def __init__(self, spec: MatchSpec) -> None:
+    def __init__(self, spec: PatternSpec) -> None:
         self.spec = spec
         self.state = spec.start()
         self.rows = np.empty(0, np.int64)
@@ -147,7 +83,7 @@ class Stream:
         return {"state": self.state.snapshot(), "rows": self.rows.tobytes(), "table": table}
 
     @classmethod
-    def load(cls, spec: MatchSpec, content: dict[str, Any]) -> Stream:
+    def load(cls, spec: PatternSpec, content: dict[str, Any]) -> PatternStream:
         """The counterpart."""
         stream = cls(spec)
         stream.state = PatternState.restore(content["state"], spec.options)
@@ -156,7 +92,7 @@ class Stream:
         return stream
 
 
-def fill(spec: MatchSpec, events: pa.Table, places: dict[str, pa.Array]) -> pa.Table:
+def fill(spec: PatternSpec, events: pa.Table, places: dict[str, pa.Array]) -> pa.Table:
     """What RETURN asks for, given the place of each variable's event, and the times of first and last.
 
     The events of a match stand in stream order; a variable that is not bound has no place.

@@ -1,78 +1,79 @@
-"""The stateful operator: Spark calls it once per bucket and batch."""
+"""The stateful processor of all operators: Spark calls it once per bucket and batch.
+
+At the start of a query Spark starts a Python process on the driver and loads the processor there, only to ask
+which state variables it has. Loading Numba, pandas and an operator takes two seconds, so this module imports
+nothing but Spark. The spec travels as bytes, and is loaded when the first rows come.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from penstock.spark.runtime.figures import Figures
-from penstock.spark.runtime.join_bucket import Batch, Bucket
-from penstock.spark.runtime.join_spec import Spec
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, blob_fields, blobs_of, to_frame
-from penstock.spark.runtime.packer import BLOB, PIECE, REGISTER, SIDE, SKIPPED, TASK
-from penstock.spark.runtime.state_log import StateLog
+if TYPE_CHECKING:
+    from penstock.spark.runtime.operator import Spec
+    from penstock.spark.runtime.state_log import StateLog
+
+# As types, not as text: for each text a worker would ask the JVM twice, in every batch.
+DATA = StructType([StructField("data", BinaryType())])
+PART = StructType([StructField("part", IntegerType())])
+TOKEN_AND_PART = StructType([StructField("token", StringType()), StructField("part", IntegerType())])
 
 
-class JoinProcessor(StatefulProcessor):
-    """Runs the buckets of a `bounded_join`."""
+class BucketProcessor(StatefulProcessor):
+    """Runs the buckets of an operator."""
 
-    kind: ClassVar[type[Bucket]] = Bucket
-
-    def __init__(self, spec: Spec, buckets: dict[int, int]) -> None:
-        self.spec = spec
-        self.buckets = buckets  # label -> number of the bucket
+    def __init__(self, spec: Spec, labels: tuple[int, ...]) -> None:
+        self._packed: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
+        self._labels = labels  # of the buckets
+        self._spec: Spec | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark hands over the state store of this partition."""
-        self.state_log = StateLog(handle, self.kind)
+        """Take the state store of this partition from Spark."""
+        self.variables = (
+            handle.getValueState("head", DATA),
+            handle.getMapState("snapshot", PART, DATA),
+            handle.getMapState("log", TOKEN_AND_PART, DATA),
+        )
 
-    def handleInputRows(  # noqa: N802
-        self, key: Any, rows: Any, timerValues: Any
-    ) -> Iterator[Any]:
-        """The packed rows of one bucket for one batch, or word of the query as a whole."""
-        if int(key[0]) == REGISTER:
-            self.state_log.register(self.spec)
+    @property
+    def spec(self) -> Spec:
+        """The spec of the operator, loaded when it is first needed."""
+        if self._spec is None:
+            self._spec = cloudpickle.loads(self._packed)
+        return self._spec
+
+    @property
+    def state_log(self) -> StateLog:
+        """The state of the bucket whose rows are being processed."""
+        from penstock.spark.runtime.state_log import StateLog
+
+        return StateLog(*self.variables)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
+        """Process the packed rows of one bucket for one batch, or note what the query is."""
+        from penstock.spark.runtime.output_blobs import FIGURES, ROWS, after, blob_fields, blobs_of, to_frame
+        from penstock.spark.runtime.packer import REGISTER, PackedBatch
+
+        label, state_log, event_time = int(key[0]), self.state_log, self.spec.event_time
+        if label == REGISTER:
+            state_log.register(self.spec)
             return
-        batch = _gather(rows, timerValues.getCurrentWatermarkInMs())
-        number = self.buckets[int(key[0])]
-        opened = self.state_log.open(self.spec.of_bucket(number))
-        results, archive = opened.bucket.process(batch)
-        figures = opened.bucket.figures
+        batch = PackedBatch.gather(rows, timerValues.getCurrentWatermarkInMs() if event_time else -1)
+        number = self._labels.index(label)
+        opened = state_log.open(self.spec.of_bucket(number))
+        tables, figures = opened.bucket.process(batch), opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
-        figures.state_written = self.state_log.commit(opened, batch)
-        fields, after = blob_fields(self.spec.event_time), {}
-        if self.spec.event_time:
-            after[self.spec.event_time] = _after(batch)
-        for tables in (results, archive):
-            for blob in blobs_of(tables):
-                yield to_frame(fields, **{ROWS: blob}, **after)
-        said = told(number, figures)
-        yield to_frame(fields, **{FIGURES: said}, **after)
+        figures.state_written = state_log.commit(opened, batch)
+        fields = blob_fields(event_time)
+        stamp = {event_time: after(batch.watermark)} if event_time else {}
+        for blob in blobs_of(tables):
+            yield to_frame(fields, **{ROWS: blob}, **stamp)
+        yield to_frame(fields, **{FIGURES: figures.to_json(number)}, **stamp)
 
     def close(self) -> None:
-        """Nothing to give back: buckets stay remembered for the next batch."""
-
-
-def told(bucket: int, figures: Figures) -> str:
-    """The figures of a bucket as text, for a row of their own."""
-    return json.dumps({"bucket": bucket, **figures.flat()})
-
-
-def _gather(rows: Iterator[pd.DataFrame], watermark: int) -> Batch:
-    """The blobs in the order of their side, whatever order the shuffle brought them in."""
-    pieces = [piece for frame in rows for piece in frame.itertuples(index=False)]
-    pieces.sort(key=lambda piece: (getattr(piece, SIDE), getattr(piece, TASK), getattr(piece, PIECE)))
-    return Batch(
-        blobs=[(int(getattr(piece, SIDE)), bytes(getattr(piece, BLOB))) for piece in pieces],
-        watermark=int(watermark),
-        skipped=sum(int(getattr(piece, SKIPPED)) for piece in pieces),
-    )
-
-
-def _after(batch: Batch) -> pd.Timestamp:
-    """A time after the watermark, for output_blobs: Spark lets none through that are behind it."""
-    return pd.Timestamp(max(batch.watermark, 0) + 1, unit="ms", tz="UTC")
+        """Do nothing: buckets stay in memory for the next batch."""

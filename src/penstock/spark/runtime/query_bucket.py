@@ -1,21 +1,22 @@
 """Run a stream query in one bucket: distribute triples, order them, and process them.
 
-It is driven by the streaming operator and by the batch one alike, and knows of Spark no more than that rows
-come as Arrow tables.
+Which buckets a triple goes to follows from the patterns that it matches, so workers that pack know the query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from penstock.budget import Budget
-from penstock.errors import SnapshotError
 from penstock.linked.language.parser import parse_query
 from penstock.linked.plan.plan import plan_of
 from penstock.linked.plan.sharding import partition_variable, role_buckets
@@ -23,24 +24,177 @@ from penstock.linked.run.operands import masks_of
 from penstock.linked.run.stream import QueryState, StreamOptions
 from penstock.linked.terms import Terms
 from penstock.linked.triples import triples_of
-from penstock.patterns import snapshot
-from penstock.spark.runtime.join_bucket import Batch
-from penstock.spark.runtime.join_spec import fixed_types
-from penstock.spark.runtime.packer import REGISTER, as_exact, from_blob, to_blob
-from penstock.spark.runtime.payload_table import appended
-
-LABEL, BUCKET, TASK, PIECE, LATEST, SKIPPED, BLOB = (
-    *("label", "_penstock_bucket", "task", "piece", "latest", "skipped", "blob"),
+from penstock.spark.runtime.figures import Figures
+from penstock.spark.runtime.operator import Spec, fixed_types
+from penstock.spark.runtime.output_blobs import FIGURES
+from penstock.spark.runtime.packer import (
+    BUCKET,
+    Divided,
+    PackedBatch,
+    Packing,
+    as_exact,
 )
+from penstock.spark.runtime.time_order import TimeOrderedBucket
+
 START, END, STREAM = "start", "end", "_penstock_stream"
-PACKED = f"{LABEL} int, {TASK} int, {PIECE} int, {LATEST} double, {SKIPPED} bigint, {BLOB} binary"
 SORTED = (START, STREAM, "s", "p", "o", END)  # the order of processing: what is left of it decides ties
-MOST_ROWS = 1 << 17
+
+
+def _chunked(column: Any) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+@dataclass
+class QueryFigures(Figures):
+    """What a bucket did in a batch."""
+
+    LAST = ("held", "choice")
+
+    triples: int = 0
+    late: int = 0  # behind the lateness: dropped
+    skipped: int = 0  # without a time or a term
+    results: int = 0
+    evicted: int = 0
+    held: int = 0
+    choice: dict[str, Any] | None = None  # which policy runs, where one is followed; not a counter
+
+    def metrics(self) -> list[Column]:
+        """The sums, and the choices of all buckets."""
+        choices = F.collect_list(F.get_json_object(FIGURES, "$.choice")).alias("choices")
+        return [*super().metrics(), choices]
+
+
+class _Dealer:
+    """Says to which buckets each triple goes; those that match no pattern go nowhere."""
+
+    def __init__(self, spec: QuerySpec) -> None:
+        self.spec, self.query = spec, parse_query(spec.text)
+        self.variable = partition_variable(self.query)
+
+    def deal(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and their buckets, a row as often as it has buckets."""
+        terms, count = Terms(), table.num_rows
+        plain = table.append_column("number", pa.array(np.arange(count)))
+        triples = triples_of({"w": plain}, ["w"], terms, unit=self.spec.unit, objects=self.spec.objects)
+        mask = masks_of(plan_of(self.query, triples.scale), triples, terms)
+        if self.spec.buckets == 1 or self.variable is None:
+            rows = triples.row[(mask != 0) | triples.closes]
+            return rows, np.zeros(len(rows), np.int64)
+        mask = np.where(triples.closes, (1 << len(self.query.patterns)) - 1, mask)
+        roles = role_buckets(self.query, self.variable, triples, mask, terms, self.spec.buckets)
+        # As one number each: to sort pairs takes ten times as long.
+        pairs = np.unique((triples.row * self.spec.buckets + roles)[roles >= 0])
+        return np.divmod(pairs, self.spec.buckets)
+
+
+def _usable(table: pa.Table, spec: QuerySpec) -> pa.Table:
+    """The rows that have terms and a time."""
+    fine = pa.array(~np.isnan(spec.times(table)))
+    for name in "spo":
+        fine = pc.and_(fine, pc.is_valid(table[name]))
+    return table.filter(fine)
+
+
+def query_dealer(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that gives every row its buckets, for batch DataFrames."""
+
+    def deal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        dealer = _Dealer(spec)
+        for batch in batches:
+            table = _usable(pa.Table.from_batches([batch]), spec)
+            if table.num_rows:
+                rows, buckets = dealer.deal(table)
+                dealt = table.take(pa.array(rows)).append_column(BUCKET, pa.array(buckets.astype(np.int32)))
+                yield from dealt.combine_chunks().to_batches()
+
+    return deal
 
 
 @dataclass(frozen=True)
-class QuerySpec:
+class QueryPacking(Packing):
+    """A triple goes to every bucket that may need it; all buckets are told how far times have come."""
+
+    spec: Any = None
+
+    @cached_property
+    def _dealer(self) -> _Dealer:
+        return _Dealer(self.spec)
+
+    @property
+    def to_all(self) -> bool:
+        """True."""
+        return True
+
+    def divide(self, table: pa.Table) -> Divided:
+        """Divide the triples that can be used."""
+        usable = _usable(table, self.spec)
+        times, skipped = self.spec.times(usable), table.num_rows - usable.num_rows
+        if not len(times):
+            return Divided([usable] * len(self.labels), skipped)
+        rows, buckets = self._dealer.deal(usable)
+        parts = [usable.take(pa.array(rows[buckets == number])) for number in range(len(self.labels))]
+        return Divided(parts, skipped, float(times.max()))
+
+
+class QueryBucket(TimeOrderedBucket):
+    """The state of a bucket, and the triples that wait until none before them can come."""
+
+    def __init__(self, spec: QuerySpec) -> None:
+        super().__init__(spec)
+        self.state = spec.start()
+        self._uncounted = 0  # evictions when the bucket adapted, to be told with the next batch
+
+    def process(self, batch: PackedBatch, quiet: bool = False) -> list[pa.Table]:
+        """The rows that a batch completes; `quiet` is for a replay, of which they are known."""
+        triples = batch.table()
+        assert triples is not None, "every bucket gets the columns"
+        self.figures = QueryFigures(triples.num_rows, skipped=batch.skipped, evicted=self._uncounted)
+        self._uncounted = 0
+        due = self.release(triples, batch.latest)
+        return [] if due is None else self._found(_in_order(due.rows, self.spec), quiet)
+
+    def process_sorted(self, rows: pa.Table) -> list[pa.Table]:
+        """Triples that are sorted already."""
+        self.figures = QueryFigures(triples=rows.num_rows)
+        return self._found(rows)
+
+    def _found(self, triples: pa.Table, quiet: bool = False) -> list[pa.Table]:
+        """The rows that triples in order complete."""
+        if not triples.num_rows:
+            return []
+        names = self.state.query.streams
+        parts = {}
+        for number in np.unique(triples[STREAM].to_numpy()).tolist():
+            parts[names[number]] = triples.filter(pc.equal(triples[STREAM], number)).drop_columns([STREAM])
+        before = self.state.totals.get("evicted", 0)
+        found = self.state.process(parts, collect=not quiet).rows
+        self.figures.results += 0 if found is None else found.num_rows
+        self.figures.evicted += self.state.totals["evicted"] - before
+        self.figures.held = self.state.totals["buffered"]
+        self.figures.choice = None if self.state.choice is None else asdict(self.state.choice)
+        return [as_texts(found, set(self.state.query.time_variables))] if found else []
+
+    def adapt(self) -> bool:
+        """Go on under the spec's budget and policy, where those of the state are others; whether it did."""
+        before = self.state.totals.get("evicted", 0)
+        adapted = self.state.adapt(self.spec.options)
+        self._uncounted += self.state.totals.get("evicted", 0) - before
+        return adapted
+
+    def dump(self) -> dict[str, Any]:
+        """The caches of the query."""
+        return {"state": self.state.snapshot()}
+
+    def load(self, content: dict[str, Any]) -> None:
+        """The inverse of `dump`."""
+        self.state = QueryState.restore(content["state"])
+
+
+@dataclass(frozen=True)
+class QuerySpec(Spec):
     """A query as every bucket runs it."""
+
+    kind = QueryBucket
 
     text: str
     budget: Budget  # of one bucket
@@ -92,203 +246,17 @@ class QuerySpec:
             times = np.where(unusable, np.nan, times)
         return times
 
+    def of_bucket(self, number: int) -> Self:
+        """The same for one bucket, with its share of the values."""
+        return replace(self, bucket=number)
 
-def _chunked(column: Any) -> pa.ChunkedArray:
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    def figures(self) -> QueryFigures:
+        """The figures of a bucket."""
+        return QueryFigures()
 
-
-@dataclass
-class Figures:
-    """What a bucket did in a batch."""
-
-    triples: int = 0
-    late: int = 0  # behind the lateness: dropped
-    skipped: int = 0  # without a time or a term
-    results: int = 0
-    evicted: int = 0
-    held: int = 0
-    state_read: int = 0  # bytes
-    state_written: int = 0
-    replayed: int = 0  # batches
-    choice: dict[str, Any] | None = None  # which policy runs, where one is followed; not a counter
-
-
-class _Dealer:
-    """Says to which buckets each triple goes; those that match no pattern go nowhere."""
-
-    def __init__(self, spec: QuerySpec) -> None:
-        self.spec, self.query = spec, parse_query(spec.text)
-        self.variable = partition_variable(self.query)
-
-    def deal(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and their buckets, a row as often as it has buckets."""
-        terms, count = Terms(), table.num_rows
-        plain = table.append_column("number", pa.array(np.arange(count)))
-        triples = triples_of({"w": plain}, ["w"], terms, unit=self.spec.unit, objects=self.spec.objects)
-        mask = masks_of(plan_of(self.query, triples.scale), triples, terms)
-        if self.spec.buckets == 1 or self.variable is None:
-            rows = triples.row[(mask != 0) | triples.closes]
-            return rows, np.zeros(len(rows), np.int64)
-        mask = np.where(triples.closes, (1 << len(self.query.patterns)) - 1, mask)
-        roles = role_buckets(self.query, self.variable, triples, mask, terms, self.spec.buckets)
-        # As one number each: to sort pairs takes ten times as long.
-        pairs = np.unique((triples.row * self.spec.buckets + roles)[roles >= 0])
-        return np.divmod(pairs, self.spec.buckets)
-
-
-def _usable(table: pa.Table, spec: QuerySpec) -> pa.Table:
-    """The rows that have terms and a time."""
-    fine = pa.array(~np.isnan(spec.times(table)))
-    for name in "spo":
-        fine = pc.and_(fine, pc.is_valid(table[name]))
-    return table.filter(fine)
-
-
-def query_dealer(spec: QuerySpec) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that gives every row its buckets, for batch DataFrames."""
-
-    def deal(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        dealer = _Dealer(spec)
-        for batch in batches:
-            table = _usable(pa.Table.from_batches([batch]), spec)
-            if table.num_rows:
-                rows, buckets = dealer.deal(table)
-                dealt = table.take(pa.array(rows)).append_column(BUCKET, pa.array(buckets.astype(np.int32)))
-                yield from dealt.combine_chunks().to_batches()
-
-    return deal
-
-
-def query_packer(spec: QuerySpec, tags: list[int]) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow`: a packed row per bucket and piece, which says how far times have come."""
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        task, piece = (context.partitionId() if context is not None else 0), 0
-        dealer = _Dealer(spec)
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(each.num_rows for each in held) >= MOST_ROWS:
-                yield from pieces(dealer, pa.Table.from_batches(held), task, piece)
-                held, piece = [], piece + 1
-        if held:
-            yield from pieces(dealer, pa.Table.from_batches(held), task, piece)
-
-    def pieces(dealer: _Dealer, table: pa.Table, task: int, piece: int) -> Iterator[pa.RecordBatch]:
-        usable = _usable(table, spec)
-        skipped = table.num_rows - usable.num_rows
-        times = spec.times(usable)
-        latest = float(times.max()) if len(times) else float("nan")
-        rows, buckets = dealer.deal(usable) if len(times) else (np.empty(0, np.int64), np.empty(0, np.int64))
-        if piece == 0:
-            yield packed(REGISTER, task, piece, latest, 0, b"")
-        for number, tag in enumerate(tags):
-            part = usable.take(pa.array(rows[buckets == number]))
-            yield packed(tag, task, piece, latest, skipped if number == 0 else 0, to_blob(part))
-
-    def packed(label: int, task: int, piece: int, latest: float, skipped: int, blob: bytes) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([label], pa.int32()),
-                pa.array([task], pa.int32()),
-                pa.array([piece], pa.int32()),
-                pa.array([latest], pa.float64()),
-                pa.array([skipped], pa.int64()),
-                pa.array([blob], pa.binary()),
-            ],
-            names=[LABEL, TASK, PIECE, LATEST, SKIPPED, BLOB],
-        )
-
-    return pack
-
-
-class Querier:
-    """The state of a bucket, and the triples that wait until none before them can come."""
-
-    def __init__(self, spec: QuerySpec) -> None:
-        self.spec = spec
-        self.state = spec.start()
-        self.waiting: pa.Table | None = None
-        self.latest: float | None = None  # the largest time seen
-        self.released: float | None = None  # triples up to here have been processed
-        self.figures = Figures()
-        self._uncounted = 0  # evictions when the bucket adapted, to be told with the next batch
-
-    def process(self, batch: Batch, quiet: bool = False) -> list[pa.Table]:
-        """The rows that a batch completes; `quiet` is for a replay, of which they are known."""
-        triples = pa.concat_tables([from_blob(blob) for _, blob in batch.blobs])
-        self.figures = Figures(triples.num_rows, skipped=batch.skipped, evicted=self._uncounted)
-        self._uncounted = 0
-        times = self.spec.times(triples)
-        if self.released is not None and len(times) and times.min() < self.released:
-            fine = times >= self.released
-            self.figures.late = int(np.count_nonzero(~fine))
-            triples, times = triples.filter(pa.array(fine)), times[fine]
-        own = float(times.max()) if len(times) else None
-        seen = [time for time in (self.latest, batch.latest, own) if time is not None]
-        if not seen:
-            return []
-        self.latest = max(seen)
-        progress = self.latest - self.spec.lateness
-        progress = progress if self.released is None else max(progress, self.released)
-        if self.waiting is not None:
-            triples = appended(self.waiting, triples)
-            times, self.waiting = self.spec.times(triples), None
-        ready = times <= progress
-        if not ready.all():
-            self.waiting = triples.filter(pa.array(~ready)).combine_chunks()
-            triples = triples.filter(pa.array(ready))
-        self.released = progress
-        return self.ordered(_in_order(triples, self.spec), quiet)
-
-    def ordered(self, triples: pa.Table, quiet: bool = False) -> list[pa.Table]:
-        """Triples that are sorted already."""
-        if not triples.num_rows:
-            return []
-        names = self.state.query.streams
-        parts = {}
-        for number in np.unique(triples[STREAM].to_numpy()).tolist():
-            parts[names[number]] = triples.filter(pc.equal(triples[STREAM], number)).drop_columns([STREAM])
-        before = self.state.totals.get("evicted", 0)
-        found = self.state.process(parts, collect=not quiet).rows
-        self.figures.results += 0 if found is None else found.num_rows
-        self.figures.evicted += self.state.totals["evicted"] - before
-        self.figures.held = self.state.totals["buffered"]
-        self.figures.choice = None if self.state.choice is None else asdict(self.state.choice)
-        return [as_texts(found, set(self.state.query.time_variables))] if found else []
-
-    def adapt(self) -> bool:
-        """Go on under the spec's budget and policy, where those of the state are others; whether it did."""
-        before = self.state.totals.get("evicted", 0)
-        adapted = self.state.adapt(self.spec.options)
-        self._uncounted += self.state.totals.get("evicted", 0) - before
-        return adapted
-
-    def to_bytes(self) -> bytes:
-        """The state of the bucket."""
-        content = {
-            "state": self.state.snapshot(),
-            "waiting": None if self.waiting is None else to_blob(self.waiting),
-            "latest": self.latest,
-            "released": self.released,
-        }
-        return snapshot.pack(content)
-
-    @classmethod
-    def from_bytes(cls, spec: QuerySpec, data: bytes) -> Querier:
-        """The counterpart; refuses what is not the state of a bucket."""
-        content = snapshot.unpack(data)
-        querier = cls(spec)
-        try:
-            querier.state = QueryState.restore(content["state"])
-            querier.waiting = None if content["waiting"] is None else from_blob(content["waiting"])
-            querier.latest, querier.released = content["latest"], content["released"]
-        except (KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-            raise SnapshotError(f"The state of a bucket cannot be read: {error!r}") from error
-        return querier
+    def packings(self, labels: tuple[int, ...]) -> list[Packing]:
+        """One: all streams come as one input."""
+        return [QueryPacking(labels, spec=self)]
 
 
 def _in_order(triples: pa.Table, spec: QuerySpec) -> pa.Table:

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import PenstockError, SnapshotError
 from penstock.snapshots.sealed import Seal
-from penstock.spark.runtime.join_bucket import Batch, Bucket
-from penstock.spark.runtime.join_spec import COMPARED, TYPE_OF
+from penstock.spark.runtime.operator import COMPARED, TYPE_OF, Bucket, Spec
+from penstock.spark.runtime.packer import PackedBatch
 
 PART = 4 << 20  # bytes per value
 FULL = 0.5  # of the snapshot: a log of this size is replaced
@@ -31,7 +31,7 @@ SEAL = Seal(b"PENSTATE", 1, "state")
 
 @dataclass
 class Head:
-    """What is said of a bucket: which snapshot, which log, and for which join it is."""
+    """What is said of a bucket: which snapshot, which log, and for which operator it is."""
 
     identity: str
     fixed: dict[str, str]
@@ -52,7 +52,7 @@ class Opened:
     """A bucket that is ready for its next batch, and what it took to get there."""
 
     head: Head
-    bucket: Any
+    bucket: Bucket
     changed: bool = False  # it is not what snapshot and log say
     read: int = 0  # bytes
     replayed: int = 0  # batches
@@ -62,7 +62,7 @@ class Remembered(NamedTuple):
     """A bucket as this worker last had it."""
 
     token: str  # of the last batch it saw
-    bucket: Any
+    bucket: Bucket
     at: float  # when, in seconds
 
 
@@ -71,15 +71,11 @@ class StateLog:
 
     remembered: ClassVar[dict[str, Remembered]] = {}  # by the identity of the bucket
 
-    def __init__(self, handle: Any, kind: Any = Bucket) -> None:
-        """`kind` is a bucket of any operator: from and to bytes, `process` and `adapt`."""
-        self.kind = kind
-        self.head = handle.getValueState("head", "data binary")
-        self.snapshot = handle.getMapState("snapshot", "part int", "data binary")
-        self.log = handle.getMapState("log", "token string, part int", "data binary")
+    def __init__(self, head: Any, snapshot: Any, log: Any) -> None:
+        self.head, self.snapshot, self.log = head, snapshot, log
 
-    def register(self, spec: Any) -> None:
-        """Note which join the query runs, or refuse one that is not as noted.
+    def register(self, spec: Spec) -> None:
+        """Note which operator the query runs, or refuse one that is not as noted.
 
         Every bucket has a note of its own, but with another number of buckets the rows of a batch may all
         go to buckets that were not there before.
@@ -94,35 +90,41 @@ class StateLog:
                 head.fixed = spec.fixed()
                 self.head.update((_sealed(head),))
 
-    def open(self, spec: Any) -> Opened:
+    def open(self, spec: Spec) -> Opened:
         """The bucket as the last batch left it, or a new one."""
         stored = self.head.get()
         if stored is None:
-            return Opened(Head(uuid.uuid4().hex, spec.fixed()), self.kind(spec), changed=True)
+            return Opened(Head(uuid.uuid4().hex, spec.fixed()), spec.kind(spec), changed=True)
         head = _head_of(stored[0])
         refuse_changes(head.fixed, spec.fixed())
         head.fixed = spec.fixed()
         read = 0
         self.forget_idle()
-        token, bucket, _ = self.remembered.pop(head.identity, ("", None, 0.0))
+        token, bucket = "", None
+        if head.identity in self.remembered:
+            token, bucket, _ = self.remembered.pop(head.identity)
         tokens = [head.snapshot_token, *(token for token, _ in head.log)]
-        if bucket is None or bucket.spec != spec or token not in tokens:
+        restored = bucket is None or bucket.spec != spec or token not in tokens
+        if restored:
             data = b"".join(self._parts(self.snapshot, [(i,) for i in range(head.snapshot_parts)]))
             read += len(data)
-            bucket, token = self.kind.from_bytes(spec, SEAL.unseal(data)), head.snapshot_token
+            bucket, token = spec.kind.restore(spec, SEAL.unseal(data)), head.snapshot_token
         missed = head.log[tokens.index(token) :]
+        assert bucket is not None
         for name, parts in missed:
             data = b"".join(self._parts(self.log, [(name, i) for i in range(parts)]))
             read += len(data)
-            bucket.process(Batch.from_bytes(SEAL.unseal(data)), quiet=True)
-        return Opened(head, bucket, bucket.adapt(), read, len(missed))
+            bucket.process(PackedBatch.from_bytes(SEAL.unseal(data)), quiet=True)
+        # One that was remembered has been under this spec from the start. To find out costs a fresh state.
+        return Opened(head, bucket, restored and bucket.adapt(), read, len(missed))
 
-    def commit(self, opened: Opened, batch: Batch) -> int:
+    def commit(self, opened: Opened, batch: PackedBatch) -> int:
         """Write what the batch brought, or a new snapshot; the bytes written."""
         head, bucket = opened.head, opened.bucket
         token = uuid.uuid4().hex
         room = max(LEAST, FULL * head.snapshot_bytes) - head.log_bytes
-        entry = SEAL.seal(batch.to_bytes()) if not opened.changed and batch.nbytes <= room else None
+        logs = bucket.replays and not opened.changed and batch.nbytes <= room
+        entry = SEAL.seal(batch.to_bytes()) if logs else None
         if entry is not None and len(entry) <= room:
             parts = list(_cut(entry))
             for i, part in enumerate(parts):
@@ -131,12 +133,14 @@ class StateLog:
             head.log_bytes += len(entry)
             written = len(entry)
         else:
-            data = SEAL.seal(bucket.to_bytes())
-            self.snapshot.clear()
-            self.log.clear()
+            data = SEAL.seal(bucket.snapshot())
             parts = list(_cut(data))
             for i, part in enumerate(parts):
                 self.snapshot.updateValue((i,), (part,))
+            for i in range(len(parts), head.snapshot_parts):
+                self.snapshot.removeKey((i,))
+            if head.log:
+                self.log.clear()
             head.snapshot_parts, head.snapshot_bytes, head.snapshot_token = len(parts), len(data), token
             head.log, head.log_bytes = [], 0
             written = len(data)
@@ -149,9 +153,10 @@ class StateLog:
     def forget_idle(cls) -> None:
         """Forget buckets that had no batch for a while: a worker serves one query after the other."""
         now = time.monotonic()
-        for identity, (_, _, at) in list(cls.remembered.items()):
+        for identity, (_, bucket, at) in list(cls.remembered.items()):
             if now - at > IDLE:
                 del cls.remembered[identity]
+                bucket.close()
 
     @staticmethod
     def _parts(state: Any, keys: list[tuple[Any, ...]]) -> Iterator[bytes]:

@@ -1,24 +1,101 @@
-"""The spec of a join of many streams on Spark for workers, without anything that needs Spark."""
+"""A join of many streams on Spark: its spec, and the bucket that runs it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.budget import Tuples
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.policies import Policy
-from penstock.spark.runtime.join_spec import Side, Spec, fixed_types, seed_of
+from penstock.spark.runtime.join_bucket import CHUNK, JoinBucket, latest
+from penstock.spark.runtime.join_spec import JoinSide, StreamsSpec
+from penstock.spark.runtime.operator import fixed_types, seed_of
 from penstock.spark.runtime.packer import CHECK, KEY
 from penstock.window import Window
 
+JOIN = "_join"  # the column that says which of several joins a result is of
+
+
+class ManyBucket(JoinBucket):
+    """The state of one bucket of many streams, and the rows it keeps."""
+
+    @staticmethod
+    def _restored(data: bytes) -> ManyStreamState:
+        return ManyStreamState.restore(data)
+
+    def _take_over(self, old: Any, fresh: Any) -> tuple[np.ndarray, np.ndarray]:
+        log, times = fresh.take_over(old)
+        return log, times
+
+    def _missed(self) -> None:
+        """None: a sketch of pairs cannot estimate how many combinations were lost."""
+
+    def _unestimated(self) -> int:
+        return 0
+
+    def _crowded(self) -> bool:
+        return False
+
+    def _drop_behind(self, side: int, table: pa.Table) -> None:
+        self.figures.behind_watermark += table.num_rows
+
+    @property
+    def _sized(self) -> bool:
+        return False
+
+    def _keys(self, side: int, table: pa.Table | None) -> np.ndarray:
+        most = max(len(self.spec.codes(each)) for each in range(len(self.spec.sides)))
+        keys = np.full((0 if table is None else table.num_rows, most), -1, np.int64)
+        if table is not None:
+            for place, name in enumerate(self.spec.codes(side)):
+                keys[:, place] = table[name].fill_null(-1).to_numpy()
+        return keys
+
+    def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
+        for join, rows in enumerate(out.rows):
+            for start in range(0, len(rows), CHUNK):
+                yield self._combined(join, rows[start : start + CHUNK], tables)
+
+    def _combined(self, join: int, rows: np.ndarray, tables: tuple[Any, ...]) -> pa.Table:
+        """Results of one join: key columns once if it is the only one, then those of each stream in it."""
+        spec = self.spec
+        parts = {
+            stream: tables[stream].take(pa.array(rows[:, part]))
+            for part, stream in enumerate(spec.joins[join])
+        }
+        checks = [part[f"{CHECK}{join}"] for part in parts.values()]
+        same = pc.equal(checks[0], checks[1])
+        for other in checks[2:]:
+            same = pc.and_(same, pc.equal(checks[0], other))
+        if not pc.all(same).as_py():
+            parts = {stream: part.filter(same) for stream, part in parts.items()}
+        first = parts[spec.joins[join][0]]
+        columns = dict(zip(spec.keys, (first[f"k{i}"] for i in range(len(spec.keys))), strict=True))
+        for stream, part in parts.items():
+            side = spec.sides[stream]
+            columns |= dict(zip(side.names, (part[name] for name in side.columns), strict=True))
+        if len(spec.joins) > 1:
+            columns[JOIN] = pa.repeat(pa.scalar(join, pa.int32()), first.num_rows)
+        if spec.event_time is not None:
+            times = [part[spec.sides[stream].time] for stream, part in parts.items()]
+            columns[spec.event_time] = latest(times, self.watermark)
+        return pa.table(columns)
+
 
 @dataclass(frozen=True)
-class ManySpec(Spec):
+class ManySpec(StreamsSpec):
     """Joins of many streams as every bucket runs them."""
 
+    kind = ManyBucket
+
     names: tuple[str, ...]  # of the streams
-    parts: tuple[Side, ...]  # the streams
+    parts: tuple[JoinSide, ...]  # the streams
     joins: tuple[tuple[int, ...], ...]  # the streams that take part in each
     on: str  # the joins in words
     within: Window
@@ -42,7 +119,7 @@ class ManySpec(Spec):
         return self.names
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[JoinSide, ...]:
         """The streams."""
         return self.parts
 
