@@ -12,7 +12,7 @@ from penstock.arrays import table_bytes
 from penstock.budget import Tuples, budget_of
 from penstock.caching.follower import CacheFollower
 from penstock.compiler.tiers import Pace, expecting
-from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room
+from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room, update_sized
 from penstock.engine.cache_loop import (
     CAPACITY,
     EVICTED,
@@ -211,6 +211,36 @@ class Cache:
         else:
             answer_sized(self._state, self._cache, self._room, keys, sizes, out)
 
+    def update(self, keys: list[int], sizes: list[int]) -> list[int]:
+        """Apply a log of an owner that computes entries itself; return the keys of evicted entries.
+
+        For each key `sizes` has the bytes that its entry takes now, `USED_ENTRY` if the entry was used, or
+        `FORGOTTEN` if the owner has dropped it. Entries that were refused count as evicted. It needs a
+        `limit`, and a policy that does not choose among others.
+
+        >>> from penstock.caching import Cache
+        >>> from penstock.engine.byte_cache_loop import USED_ENTRY
+        >>> cache = Cache("lru", budget=9, limit=100)
+        >>> cache.update([7, 8, 7], [30, 30, USED_ENTRY])
+        []
+        >>> cache.update([7], [80])
+        [8]
+        """
+        assert self._room is not None, "entries without a limit have no sizes"
+        assert self.follower is None, "candidates are not told of sizes"
+        evicted = np.zeros(len(self) + len(keys) + 1, np.int64)
+        self._state = self.running.reserve(self._state, len(keys))
+        with expecting(len(keys)):
+            update_sized(
+                self._state,
+                self._cache,
+                self._room,
+                np.array(keys, np.int64),
+                np.array(sizes, np.int64),
+                evicted,
+            )
+        return [int(key) for key in evicted[1 : 1 + evicted[0]]]
+
     def warm(self) -> Cache:
         """Load or compile the kernel by answering an empty batch."""
         none = np.empty(0, np.int64)
@@ -242,6 +272,11 @@ class Cache:
     def taken(self) -> int:
         """Bytes of the entries; 0 without a limit."""
         return 0 if self._room is None else int(self._room.bytes[TAKEN])
+
+    @property
+    def limit(self) -> int:
+        """The bytes that entries may take; 0 without a limit."""
+        return 0 if self._room is None else int(self._room.bytes[LIMIT])
 
     @property
     def parts(self) -> tuple[Any, ...]:

@@ -12,12 +12,23 @@ from penstock.budget import Bytes, budget_of
 from penstock.errors import BudgetError, ColumnError, EventLimitError, PatternError, hint
 from penstock.patterns.columnar.quota import Quota
 from penstock.patterns.result import PatternStats
-from penstock.policies import get
+from penstock.policies import Policy, caching_names, get
 from penstock.units import time_unit
 
 STRATEGIES = ("columnar", "semantic", "object", "iterative")
 CACHING = ("object", "semantic")
-CACHE_POLICIES = ("fifo", "rand", "lru", "lfu", "gdj", "clock", "clock-exp")
+
+
+def manages_pattern_caches(policy: Policy) -> bool:
+    """Whether a policy can manage the caches of a pattern: all that it knows is what it has in memory.
+
+    >>> from penstock import policies
+    >>> from penstock.patterns.options import manages_pattern_caches
+    >>> [name for name in policies.caching_names() if manages_pattern_caches(policies.get(name))]
+    ['fifo', 'rand', 'lru', 'lfu', 'gdj', 'clock', 'clock-exp']
+    """
+    needs_more = policy.chooses or policy.needs_future or policy.reads_values or policy.counts_keys
+    return policy.caches and not needs_more
 
 
 @dataclass(frozen=True)
@@ -72,9 +83,12 @@ class Options:
                 )
         if self.policy is not None:
             object.__setattr__(self, "policy", get(self.policy))
-            named = self.policy.name
-            if named not in CACHE_POLICIES:
-                raise PatternError(f"policy={named!r} cannot manage a cache{hint(named, CACHE_POLICIES)}")
+            if not manages_pattern_caches(self.policy):
+                named = self.policy.name
+                fit = [name for name in caching_names() if manages_pattern_caches(get(name))]
+                raise PatternError(
+                    f"policy={named!r} cannot manage the caches of a pattern{hint(named, fit)}"
+                )
         for name in ("policy", "seed"):
             if getattr(self, name) is not None and self.budget is None:
                 raise PatternError(

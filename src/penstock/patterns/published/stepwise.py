@@ -92,6 +92,8 @@ class Stepwise:
         self.memory.check()
         for each in self.evaluations:
             each.check()
+        if self.caches is not None:
+            self.caches.pool.check()
 
     def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
         """The matches that a batch completes."""
