@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.budget import Bytes, budget_of
 from penstock.errors import BudgetError, ColumnError, EventLimitError, PatternError, hint
-from penstock.patterns.columnar.quota import Quota
+from penstock.patterns.quota import Quota
 from penstock.patterns.result import PatternStats
 from penstock.policies import Policy, caching_names, get
 from penstock.units import time_unit

@@ -13,14 +13,14 @@ import pyarrow as pa
 from penstock.columns import Table
 from penstock.errors import ColumnError, PatternError, PenstockError, SnapshotError
 from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
-from penstock.patterns.columnar.quota import Quota
-from penstock.patterns.columnar.returned import Kept
 from penstock.patterns.columnar.search_kernel import window_ends
-from penstock.patterns.columnar.strategy import Columnar, Found
+from penstock.patterns.columnar.strategy import Columnar
 from penstock.patterns.compile.values import NOTHING, Values
 from penstock.patterns.language.nodes import Attr
 from penstock.patterns.options import Options, limit_error
+from penstock.patterns.quota import Found, Quota
 from penstock.patterns.result import PatternRun, PatternStats
+from penstock.patterns.returned import Kept
 from penstock.patterns.snapshot import pack, unpack
 from penstock.payload import to_arrow
 from penstock.policies import get as get_policy

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.tiers import Pace, expecting
+from penstock.patterns.columnar.events import Input
 from penstock.patterns.columnar.search_kernel import Events, Program, Work, find
+from penstock.patterns.columnar.tables import Compiler
 from penstock.patterns.compile.alternatives import Alternative
 from penstock.patterns.compile.analysis import Analysis
 from penstock.patterns.compile.forms import alternative_form
-from penstock.patterns.compile.tables import Compiler
-from penstock.patterns.published.events import Input
 
 ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
 NEVER = 1 << 62

@@ -12,7 +12,6 @@ them share, be it as a whole pattern or as a branch of an OR.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from penstock.patterns.batch import Batch, Member, type_names, width_of
 from penstock.patterns.columnar.event_buffer import Held
-from penstock.patterns.columnar.quota import Quota
+from penstock.patterns.columnar.events import Input, Shared, filtered, input_of
 from penstock.patterns.columnar.search import Limits, Marks, Searches, first_matches, in_result_order
 from penstock.patterns.columnar.search_kernel import count_keyed
 from penstock.patterns.compile.alternatives import (
@@ -33,15 +32,7 @@ from penstock.patterns.compile.alternatives import (
 from penstock.patterns.compile.forms import alternative_form
 from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import Values, codes_of
-from penstock.patterns.published.events import Input, Shared, filtered, input_of
-
-
-@dataclass
-class Found:
-    """Matches: their number, and the rows of those that are kept, one column per slot of a match."""
-
-    count: int = 0
-    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
+from penstock.patterns.quota import Found, Quota
 
 
 class Columnar:

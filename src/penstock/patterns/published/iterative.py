@@ -14,12 +14,12 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from penstock.patterns.batch import Member
-from penstock.patterns.columnar.quota import Tally
 from penstock.patterns.compile.alternatives import looks_ahead, looks_back
 from penstock.patterns.compile.analysis import EVENT, Node, Predicate, Side
 from penstock.patterns.compile.span import first_beyond, first_within
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import OPS, Memory
+from penstock.patterns.quota import Tally
 
 Ends = tuple[int, int]  # the positions of the first and the last event
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from penstock.patterns.batch import Batch, Member, type_names, width_of
-from penstock.patterns.columnar.quota import Quota, Tally
-from penstock.patterns.columnar.strategy import Found
 from penstock.patterns.compile.alternatives import alternatives
 from penstock.patterns.compile.span import first_within
 from penstock.patterns.published.iterative import Iterative
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import Memory
+from penstock.patterns.quota import Found, Quota, Tally
 
 SLACK = 1_024  # events that may wait to be forgotten together
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.patterns.columnar.events import Input, filtered
 from penstock.patterns.columnar.search_kernel import Events, Program, Work
 from penstock.patterns.compile.alternatives import Absence, Alternative, alternatives, predicates_of
 from penstock.patterns.compile.analysis import Analysis, Predicate, Side
 from penstock.patterns.language.nodes import Const
-from penstock.patterns.published.events import Input, filtered
 
 COMPARISONS = {"<": 0, "<=": 1, "=": 2, "!=": 3, ">=": 4, ">": 5}
 MIRRORED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
