@@ -13,8 +13,8 @@ import pandas as pd
 from penstock.columns import Table, column, column_names, row_count, text_codes, times_of
 from penstock.errors import ColumnError, hint
 from penstock.patterns.compile.analysis import Analysis
-from penstock.patterns.compile.span import Span
 from penstock.patterns.compile.values import NOTHING, Values, check_kinds, values_of
+from penstock.patterns.language.span import Span
 from penstock.window import warn_unit, window_of
 
 WIDEST = 2**63 - 1  # wider than the difference of any two times

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PatternError
 from penstock.patterns.compile.analysis import Analysis, analyse
 from penstock.patterns.compile.show import explain, to_dot
-from penstock.patterns.compile.span import Span, span_of
 from penstock.patterns.language.nodes import Attr, E, Group, Item, Part
 from penstock.patterns.language.parser import parse_pattern
+from penstock.patterns.language.span import Span, span_of
 from penstock.patterns.options import Options
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from penstock.patterns.compile.alternatives import (
     predicates_of,
 )
 from penstock.patterns.compile.forms import alternative_form
-from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import Values, codes_of
+from penstock.patterns.language.span import first_within
 from penstock.patterns.quota import Found, Quota
 
 

@@ -14,9 +14,9 @@ from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
 from penstock.errors import PatternError, PatternSyntaxError, WindowError, pointed
-from penstock.patterns.compile.span import Span, span_of
 from penstock.patterns.language.nodes import DEEPEST, And, Attr, Compare, Const, E, Item, Not, Or, Placed, Seq
 from penstock.patterns.language.parse_errors import no_skipping, refuse
+from penstock.patterns.language.span import Span, span_of
 from penstock.units import time_unit
 
 EVENTS = ("event", "events")

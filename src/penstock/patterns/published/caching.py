@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from penstock.patterns.compile.analysis import EVENT, Node
 from penstock.patterns.compile.forms import Form, part_form
-from penstock.patterns.compile.span import first_within
+from penstock.patterns.language.span import first_within
 from penstock.patterns.published.cache_pool import RESULT_BYTES, SLOT_BYTES, CachePool
 from penstock.patterns.published.iterative import Ends, Iterative
 from penstock.policies import Policy

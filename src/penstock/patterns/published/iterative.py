@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from penstock.patterns.batch import Member
 from penstock.patterns.compile.alternatives import looks_ahead, looks_back
 from penstock.patterns.compile.analysis import EVENT, Node, Predicate, Side
-from penstock.patterns.compile.span import first_beyond, first_within
+from penstock.patterns.language.span import first_beyond, first_within
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import OPS, Memory
 from penstock.patterns.quota import Tally

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.patterns.batch import Batch, Member, type_names, width_of
 from penstock.patterns.compile.alternatives import alternatives
-from penstock.patterns.compile.span import first_within
+from penstock.patterns.language.span import first_within
 from penstock.patterns.published.iterative import Iterative
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import Memory

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.patterns import Attr, Pattern, PatternState
 from penstock.patterns.batch import width_of
-from penstock.patterns.compile.span import first_within
+from penstock.patterns.language.span import first_within
 from penstock.patterns.options import Options
 from penstock.spark.runtime.join_spec import fixed_types
 from penstock.spark.runtime.packer import from_blob, to_blob
