@@ -10,42 +10,13 @@ import numpy as np
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
 from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.engine.triple_join import LinkedBatch
-from penstock.errors import PolicyOptionError
 from penstock.joins.follower import least_of
 from penstock.linked.plan.plan import Plan
 from penstock.linked.run.caches import Caches, Findings, LinkedConfig, bytes_of
 from penstock.linked.run.policy_switch import switched
 from penstock.linked.triples import Triples
-from penstock.policies import Policy, get, names
-
-
-def candidates_of(policy: Policy) -> list[Policy]:
-    """The candidates of a policy that chooses, for a query.
-
-    >>> from penstock import policies
-    >>> from penstock.linked.run.follower import candidates_of
-    >>> [each.name for each in candidates_of(policies.get("auto:candidates=lru/prob"))]
-    ['lru', 'prob']
-    """
-    found: list[Policy] = policy.among("query")  # type: ignore[attr-defined]
-    for each in found:
-        if not can_be_candidate(each):
-            fit = [name for name in names() if can_be_candidate(get(name))]
-            raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a query; choose from {', '.join(fit)}."
-            )
-    return found
-
-
-def can_be_candidate(policy: Policy) -> bool:
-    """Whether `auto` can follow a policy in a stream query.
-
-    >>> from penstock import policies
-    >>> from penstock.linked.run.follower import can_be_candidate
-    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("opt"))
-    (True, False)
-    """
-    return policy.queries and policy.compiled and not policy.chooses
+from penstock.policies import Policy
+from penstock.policies.candidates import checked_candidates
 
 
 class QueryFollower(Follower[Policy]):
@@ -58,7 +29,7 @@ class QueryFollower(Follower[Policy]):
 
     def __init__(self, config: LinkedConfig, plan: Plan) -> None:
         self.config, self.plan = config, plan
-        policies = candidates_of(config.policy)
+        policies = checked_candidates(config.policy, "query")
         self.allowance = allowance(config, plan, policies)
         self.halvings: float | None = None
         if plan.patterns > 1:
@@ -69,7 +40,7 @@ class QueryFollower(Follower[Policy]):
         self.small: list[Caches] | None = None  # until the background is known
 
     def _sized(self, halvings: float) -> tuple[int, float]:
-        small = self._small_configs(candidates_of(self.config.policy), halvings)
+        small = self._small_configs(checked_candidates(self.config.policy, "query"), halvings)
         rows = sum(small[0].limits) * row_bytes(self.plan)
         taken = sum(bytes_of(*each.build(self.plan)) for each in small)
         return sum(small[0].limits), taken + len(small) * rows

@@ -23,7 +23,7 @@ from penstock.linked.plan.plan import Plan
 from penstock.linked.plan.show import explain
 from penstock.linked.query import StreamQuery, warn_unbounded
 from penstock.linked.run.caches import LinkedConfig, bytes_of
-from penstock.linked.run.follower import candidates_of, row_bytes
+from penstock.linked.run.follower import row_bytes
 from penstock.linked.run.operands import columns_of
 from penstock.linked.run.prepare import prepared
 from penstock.linked.run.state import LinkedState
@@ -31,6 +31,7 @@ from penstock.linked.run.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples
 from penstock.policies import Policy, get, names
+from penstock.policies.candidates import checked_candidates
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -87,7 +88,7 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
 def _check_policy(policy: Policy) -> None:
     """Refuse what cannot run a query, with the reason and the names of those that can."""
     if policy.chooses:
-        candidates_of(policy)
+        checked_candidates(policy, "query")
         return
     if policy.needs_future:
         reason = "it must know the whole stream before it starts"
@@ -126,7 +127,7 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
         seed=int(options.seed),
     )
     if budget is None and policy.chooses:  # nothing will be evicted
-        config = dataclasses.replace(config, policy=candidates_of(policy)[0])
+        config = dataclasses.replace(config, policy=checked_candidates(policy, "query")[0])
     plan = config.plan()
     need = _Need(plan, triples, mask, terms)
     if budget is None:
@@ -236,7 +237,7 @@ def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row: float) -> Lin
         config = dataclasses.replace(config, count_bytes=int(share * budget.n))
     if policy.chooses:
         config = dataclasses.replace(config, choosing_bytes=allowance_of(policy, budget.n))
-        policies = [*candidates_of(policy)]
+        policies = [*checked_candidates(policy, "query")]
 
     def size(config: LinkedConfig, tuples: int, policies: list[Policy | None]) -> float:
         limited = dataclasses.replace(config, limits=(tuples,))
