@@ -68,7 +68,7 @@ def test_budget_policy_and_seed_act(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_snapshots_of_earlier_versions_are_read(strategy: str) -> None:
     """They name a policy and a seed under every strategy."""
-    from penstock.patterns.options import Options
+    from penstock.patterns.options import PatternOptions
 
     old = {
         "type": "type",
@@ -78,8 +78,8 @@ def test_snapshots_of_earlier_versions_are_read(strategy: str) -> None:
         "count_only": False,
         "limit": None,
     }
-    read = Options.from_plain(old | {"max_events": None, "budget": None, "policy": "lru", "seed": 0})
-    assert read == Options(strategy=strategy)
+    read = PatternOptions.from_plain(old | {"max_events": None, "budget": None, "policy": "lru", "seed": 0})
+    assert read == PatternOptions(strategy=strategy)
     state = ps.Pattern.parse(TEXT).start(strategy=strategy)
     state.process({name: values[:4] for name, values in STREAM.items()})
     again = ps.patterns.PatternState.restore(state.snapshot())

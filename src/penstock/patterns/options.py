@@ -32,7 +32,7 @@ def manages_pattern_caches(policy: Policy) -> bool:
 
 
 @dataclass(frozen=True)
-class Options:
+class PatternOptions:
     """The options of a pattern run."""
 
     type: str = "type"
@@ -120,7 +120,7 @@ class Options:
         }
 
     @classmethod
-    def from_plain(cls, given: dict[str, Any]) -> Options:
+    def from_plain(cls, given: dict[str, Any]) -> PatternOptions:
         """The inverse of `plain`; snapshots of earlier versions name unused policies and seeds."""
         if given["strategy"] not in CACHING or given["budget"] is None:
             given = given | {"budget": None, "policy": None, "seed": None}

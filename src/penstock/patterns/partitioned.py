@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.patterns.batch import Member, type_names
 from penstock.patterns.columnar.events import Shared
-from penstock.patterns.columnar.search import Marks
+from penstock.patterns.columnar.search import EventMarks
 from penstock.patterns.columnar.search_kernel import partition_window_ends
 from penstock.patterns.columnar.strategy import Search
 from penstock.patterns.compile.values import Values
@@ -63,9 +63,9 @@ class PartitionedSearch:
         )
         self._check_limit(first_in, events.new)
         if self.settles:
-            marks = Marks(self._settled(events), None)
+            marks = EventMarks(self._settled(events), None)
         else:
-            marks = Marks(np.ones(len(events), bool), events.new)
+            marks = EventMarks(np.ones(len(events), bool), events.new)
         _, positions = self.search.positions(
             events.axis,
             width,

@@ -31,7 +31,7 @@ class Quota(NamedTuple):
 
 
 @dataclass
-class Tally:
+class MatchTally:
     """The matches found so far, under a quota."""
 
     quota: Quota
@@ -50,7 +50,7 @@ class Tally:
 
 
 @dataclass
-class Found:
+class FoundMatches:
     """Matches: their number, and the rows of those that are kept, one column per slot of a match."""
 
     count: int = 0

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.patterns.batch import Batch, Member, type_names, width_of
+from penstock.patterns.batch import EventBatch, Member, type_names, width_of
 from penstock.patterns.columnar.event_buffer import Held
 from penstock.patterns.columnar.events import Input, Shared, filtered, input_of
-from penstock.patterns.columnar.search import Limits, Marks, Searches, first_matches, in_result_order
+from penstock.patterns.columnar.search import EventMarks, Limits, Searches, first_matches, in_result_order
 from penstock.patterns.columnar.search_kernel import count_keyed
 from penstock.patterns.compile.alternatives import (
     Alternative,
@@ -32,7 +32,7 @@ from penstock.patterns.compile.alternatives import (
 from penstock.patterns.compile.forms import alternative_form
 from penstock.patterns.compile.values import Values, codes_of
 from penstock.patterns.language.span import first_within
-from penstock.patterns.quota import Found, Quota
+from penstock.patterns.quota import FoundMatches, Quota
 
 
 class Columnar:
@@ -93,7 +93,7 @@ class Columnar:
         """Assert the invariants."""
         self.events.check()
 
-    def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
+    def process(self, batch: EventBatch, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches of each pattern that a batch completes, as many as are wanted."""
         first_new = self.held
         self.events.append(batch)
@@ -101,14 +101,14 @@ class Columnar:
         self.events.drop(min(self._passed(member, search, batch) for member, search in self._each()))
         return found
 
-    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[Found]:
+    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that waited for their window to pass."""
         return self._found(unit, self.held, {}, quotas)
 
     def _each(self) -> Any:
         return zip(self.members, self.searches, strict=True)
 
-    def _passed(self, member: Member, search: Search, batch: Batch) -> int:
+    def _passed(self, member: Member, search: Search, batch: EventBatch) -> int:
         """How many events no window of a pattern reaches any more."""
         by_events = member.span.events
         end = batch.ends[by_events]
@@ -119,7 +119,7 @@ class Columnar:
 
     def _found(
         self, unit: str, first_new: int, ends: dict[bool, Any], quotas: Sequence[Quota]
-    ) -> list[Found]:
+    ) -> list[FoundMatches]:
         shared, out = Shared(), []
         numbers = {name: i for i, name in enumerate(type_names(self.members))}
         for i, search in enumerate(self.searches):
@@ -148,9 +148,9 @@ class Search:
         quota: Quota,
         numbers: dict[str, int],
         shared: Shared,
-    ) -> Found:
+    ) -> FoundMatches:
         """The matches that a batch completes; without its ends, those that wait."""
-        nothing = Found(0, np.empty((0, len(self.analysis.columns)), np.int64))
+        nothing = FoundMatches(0, np.empty((0, len(self.analysis.columns)), np.int64))
         if events.axes is None or not len(events):
             self._settle(ends)
             return nothing
@@ -162,7 +162,7 @@ class Search:
         count, positions = self.positions(
             axis, width, events.types, numbers, events.columns, limits, quota, shared
         )
-        return Found(count, np.where(positions >= 0, events.rows[positions], -1))
+        return FoundMatches(count, np.where(positions >= 0, events.rows[positions], -1))
 
     def positions(
         self,
@@ -171,7 +171,7 @@ class Search:
         types: np.ndarray,
         numbers: dict[str, int],
         values: dict[str, Values],
-        limits: Limits | Marks,
+        limits: Limits | EventMarks,
         quota: Quota,
         shared: Shared,
     ) -> tuple[int, np.ndarray]:

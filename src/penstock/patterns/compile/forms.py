@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from penstock.patterns.compile.alternatives import Alternative, predicates_of
-from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate, Side
-from penstock.patterns.language.nodes import Const
+from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate, PredicateSide
+from penstock.patterns.language.nodes import ConstantValue
 
 Form = tuple[Any, ...]
 
@@ -93,8 +93,8 @@ def alternative_form(analysis: Analysis, alternative: Alternative, lead: int) ->
 def _sides(predicate: Predicate, inside: Mapping[int, int], outside: Mapping[int, int]) -> Form:
     """Both sides of a comparison."""
 
-    def told(side: Side | Const) -> Form:
-        if isinstance(side, Const):
+    def told(side: PredicateSide | ConstantValue) -> Form:
+        if isinstance(side, ConstantValue):
             return "constant", type(side.value).__name__, side.value
         if side.slot in inside:
             return "inside", inside[side.slot], side.attr

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.patterns.batch import Batch, Member, type_names, width_of
+from penstock.patterns.batch import EventBatch, Member, type_names, width_of
 from penstock.patterns.compile.alternatives import alternatives
 from penstock.patterns.language.span import first_within
 from penstock.patterns.published.iterative import Iterative
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import Memory
-from penstock.patterns.quota import Found, Quota, Tally
+from penstock.patterns.quota import FoundMatches, MatchTally, Quota
 
 SLACK = 1_024  # events that may wait to be forgotten together
 
@@ -94,13 +94,13 @@ class Stepwise:
         if self.caches is not None:
             self.caches.pool.check()
 
-    def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
+    def process(self, batch: EventBatch, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that a batch completes."""
         memory = self.memory
         memory.learn(batch)
         for each in self.evaluations:
             each.width = width_of(each.span, batch.unit, batch.axes[each.span.events])
-        tallies = [Tally(quota) for quota in quotas]
+        tallies = [MatchTally(quota) for quota in quotas]
         ends = self.ends
         for i, kind, position in memory.feed(batch):
             if self.ahead or len(memory.rows) > self.roomy:
@@ -116,19 +116,19 @@ class Stepwise:
             self._forget(batch.ends)
         return self._told(tallies)
 
-    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[Found]:
+    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that waited for their window to pass."""
-        tallies = [Tally(quota) for quota in quotas]
+        tallies = [MatchTally(quota) for quota in quotas]
         self._settle({}, tallies)
         return self._told(tallies)
 
-    def _settle(self, now: dict[bool, Any], tallies: list[Tally]) -> None:
+    def _settle(self, now: dict[bool, Any], tallies: list[MatchTally]) -> None:
         for each in self.ahead:
             each.settle(now.get(each.span.events), tallies[each.number])
 
-    def _told(self, tallies: list[Tally]) -> list[Found]:
+    def _told(self, tallies: list[MatchTally]) -> list[FoundMatches]:
         return [
-            Found(tally.count, np.array(tally.rows, np.int64).reshape(-1, len(each.analysis.columns)))
+            FoundMatches(tally.count, np.array(tally.rows, np.int64).reshape(-1, len(each.analysis.columns)))
             for each, tally in zip(self.evaluations, tallies, strict=True)
         ]
 

@@ -21,7 +21,7 @@ from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
 from penstock.patterns import Attr, Pattern
 from penstock.patterns.compile.show import partition_attributes
-from penstock.patterns.options import Options
+from penstock.patterns.options import PatternOptions
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import labels
 from penstock.spark.runtime.event_packer import BUCKET, LABEL, PACKED, event_packer
@@ -119,7 +119,7 @@ def match_pattern(
     inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
     keys = given or inferred
     buckets = session.partitions(events.sparkSession) if keys else 1
-    share = Options(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
+    share = PatternOptions(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
     spec = MatchSpec(
         pattern=pattern,
         type=type,

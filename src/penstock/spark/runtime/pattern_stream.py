@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from penstock.patterns import Attr, Pattern, PatternState
 from penstock.patterns.batch import width_of
 from penstock.patterns.language.span import first_within
-from penstock.patterns.options import Options
+from penstock.patterns.options import PatternOptions
 from penstock.spark.runtime.join_spec import fixed_types
 from penstock.spark.runtime.packer import from_blob, to_blob
 
@@ -55,9 +55,9 @@ class MatchSpec:
         return width_of(self.pattern.within, self.unit, np.empty(0, self.dtype))
 
     @cached_property
-    def options(self) -> Options:
+    def options(self) -> PatternOptions:
         """How the pattern is run."""
-        return Options(
+        return PatternOptions(
             type=self.type,
             time=self.time,
             strategy=self.strategy,
