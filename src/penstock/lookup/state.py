@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.caching.cache import Cache
 from penstock.columns import Table
-from penstock.engine.cache_loop import Cache as Entries
+from penstock.engine.cache_loop import CacheEntries
 from penstock.errors import (
     BudgetError,
     ColumnError,
@@ -30,7 +30,7 @@ from penstock.errors import (
     SnapshotError,
 )
 from penstock.lookup.events import to_events
-from penstock.lookup.keys import Keys, id_of, keys_of
+from penstock.lookup.keys import RequestedKeys, id_of, keys_of
 from penstock.lookup.source import Fetched, KeyRefusedError
 from penstock.lookup.stats import LookupStats
 from penstock.payload import row_bytes
@@ -126,7 +126,7 @@ class LookupState:
         self._sweep()
         return out
 
-    def _known(self, keys: Keys) -> tuple[np.ndarray, np.ndarray]:
+    def _known(self, keys: RequestedKeys) -> tuple[np.ndarray, np.ndarray]:
         """Return the slot of each key, and whether to bypass the cache because another key has its id."""
         slot = self._cache.slots(keys.ids)
         aside = (slot > 0) & (self._check[slot] != keys.checks)
@@ -138,7 +138,7 @@ class LookupState:
             slot, aside = np.where(twin, 0, slot), aside | twin
         return slot, aside
 
-    def _fetch(self, keys: Keys, wanted: np.ndarray) -> Fetched | None:
+    def _fetch(self, keys: RequestedKeys, wanted: np.ndarray) -> Fetched | None:
         unknown = (
             self._rows is None and self.spec.source.schema is None
         )  # the columns, before the first fetch
@@ -157,7 +157,7 @@ class LookupState:
             return self._counted(fetched, keys, wanted)
         raise ColumnError(refused)
 
-    def _counted(self, fetched: Fetched, keys: Keys, wanted: np.ndarray) -> Fetched:
+    def _counted(self, fetched: Fetched, keys: RequestedKeys, wanted: np.ndarray) -> Fetched:
         if fetched.malformed:
             self._tell_malformed(len(fetched.malformed), _row(keys, int(wanted[min(fetched.malformed)])))
         if fetched.failed:
@@ -207,14 +207,14 @@ class LookupState:
             return fetched.rows, 0
         return pa.concat_tables([self._rows, fetched.rows], promote_options="permissive"), self._rows.num_rows
 
-    def _refuse_values(self, keys: Keys) -> None:
+    def _refuse_values(self, keys: RequestedKeys) -> None:
         if self.spec.policy.needs_whole_stream and np.isnan(keys.values).any():
             raise ColumnError(
                 f"{self.spec.policy.name}: the model is for numbers, but some keys are not "
                 "numbers. Use Stationary, or no model."
             )
 
-    def _refuse_missing(self, keys: Keys, place: np.ndarray) -> None:
+    def _refuse_missing(self, keys: RequestedKeys, place: np.ndarray) -> None:
         if self.spec.missing != "error":
             return
         if (keys.code < 0).any():
@@ -224,7 +224,7 @@ class LookupState:
             where = _row(keys, int(lost[0]))
             raise MissingKeyError(f'No row for the key of {where} (missing="error").')
 
-    def _costs(self, keys: Keys, measured: np.ndarray) -> np.ndarray | None:
+    def _costs(self, keys: RequestedKeys, measured: np.ndarray) -> np.ndarray | None:
         """Return the cost of a miss of each key."""
         cost = self.spec.cost
         if cost is None:
@@ -238,7 +238,12 @@ class LookupState:
         return np.array([float(cost(key)) for key in plain])
 
     def _answer(
-        self, keys: Keys, aside: np.ndarray, place: np.ndarray, since: np.ndarray, costs: np.ndarray | None
+        self,
+        keys: RequestedKeys,
+        aside: np.ndarray,
+        place: np.ndarray,
+        since: np.ndarray,
+        costs: np.ndarray | None,
     ) -> None:
         """Pass every request through the cache, and update the entries."""
         code = keys.code[keys.code >= 0]
@@ -259,7 +264,7 @@ class LookupState:
         if costs is not None:
             self._cost[slots] = costs[holds]
 
-    def _sizes(self, keys: Keys, place: np.ndarray) -> np.ndarray:
+    def _sizes(self, keys: RequestedKeys, place: np.ndarray) -> np.ndarray:
         """Return the bytes of each key's entry."""
         sizes = np.full(keys.count, ENTRY_BYTES, np.int64)
         there = np.flatnonzero(place >= 0)
@@ -267,7 +272,9 @@ class LookupState:
             sizes[there] += row_bytes(self._rows.take(pa.array(place[there])))
         return sizes
 
-    def _joined(self, table: pa.Table, keys: Keys, place: np.ndarray, rows: pa.Table | None) -> pa.Table:
+    def _joined(
+        self, table: pa.Table, keys: RequestedKeys, place: np.ndarray, rows: pa.Table | None
+    ) -> pa.Table:
         """Return the events with their rows."""
         at = np.append(place, ABSENT)[keys.code]  # a null key takes the last one
         if self.spec.missing == "drop":
@@ -346,7 +353,7 @@ class LookupState:
 
     def restore(self, data: bytes) -> LookupState:
         """Continue from a snapshot of the same lookup; the current content is replaced."""
-        identity, entries, policy, extra = unpack(data, LookupIdentity, Entries)
+        identity, entries, policy, extra = unpack(data, LookupIdentity, CacheEntries)
         with looked_over():
             if identity != self._identity:
                 raise SnapshotError(f"The snapshot is of another lookup: {identity}, not {self._identity}.")
@@ -379,7 +386,7 @@ class LookupState:
             assert self.stats.cached_bytes <= self.spec.budget.n, "the budget is exceeded"
 
 
-def _row(keys: Keys, number: int) -> str:
+def _row(keys: RequestedKeys, number: int) -> str:
     """Describe where a key is first requested, without the key itself, since logs have many readers."""
     return f"row {int(np.argmax(keys.code == number))} of the batch"
 

@@ -25,7 +25,7 @@ from penstock.states.checks import (
 )
 
 if TYPE_CHECKING:
-    from penstock.linked.run.caches import Caches
+    from penstock.linked.run.caches import QueryCaches
 
 FAR = 2.0**62
 
@@ -44,7 +44,7 @@ def check_held(held: Triples, mask: np.ndarray, terms: Terms, patterns: int) -> 
     check_within(mask, 0, (1 << patterns) - 1, "the patterns of a triple")
 
 
-def check_caches(caches: Caches, fresh: tuple[Any, ...], rows: int, columns: Columns | None) -> None:
+def check_caches(caches: QueryCaches, fresh: tuple[Any, ...], rows: int, columns: Columns | None) -> None:
     """Whether caches are sound, given empty ones and the triples they refer to."""
     store, index, expiry, policy = caches.parts
     check_shapes((store, index, expiry), fresh[:3], "the caches")
@@ -77,7 +77,7 @@ def _check_index(index: Index, store: Any, fresh: Index) -> None:
 CHECKS[Index] = _check_index
 
 
-def _check_chains(caches: Caches, live: np.ndarray, columns: Columns) -> None:
+def _check_chains(caches: QueryCaches, live: np.ndarray, columns: Columns) -> None:
     """Whether the chains are those that the tuples make: a snapshot has them as they are built anew."""
     index, scheme = caches.index, caches.plan.scheme
     members = index.members

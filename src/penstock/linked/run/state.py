@@ -21,7 +21,7 @@ from penstock.engine.store import (
     STEPS,
 )
 from penstock.engine.triple_join import LinkedBatch
-from penstock.linked.run.caches import Caches, Findings, LinkedConfig, exact_count_bytes
+from penstock.linked.run.caches import Findings, LinkedConfig, QueryCaches, exact_count_bytes
 from penstock.linked.run.follower import QueryFollower
 from penstock.linked.run.operands import columns_of, masks_of
 from penstock.linked.run.policy_switch import switched
@@ -53,7 +53,7 @@ class LinkedState:
     def __init__(self, config: LinkedConfig, terms: Terms | None = None) -> None:
         self.config, self.plan = config, config.plan()
         self.follower = QueryFollower(config, self.plan) if config.policy.chooses else None
-        self.caches = Caches(config, self.plan, None if self.follower is None else self.follower.policy)
+        self.caches = QueryCaches(config, self.plan, None if self.follower is None else self.follower.policy)
         self.terms = Terms() if terms is None else terms
         self.held: Triples | None = None  # what cached tuples refer to
         self.held_mask = np.empty(0, np.int64)

@@ -14,7 +14,7 @@ from penstock.engine.policy_race import Choice
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
 from penstock.linked.files import read_background
 from penstock.linked.language.parser import parse_query
-from penstock.linked.plan.plan import Plan, plan_of
+from penstock.linked.plan.plan import QueryPlan, plan_of
 from penstock.linked.plan.sharding import partition_variable, restricted
 from penstock.linked.plan.tree import Tree
 from penstock.linked.run.caches import LinkedConfig
@@ -23,7 +23,7 @@ from penstock.linked.run.operands import masks_of
 from penstock.linked.run.prepare import joins_of
 from penstock.linked.run.results import Known, project
 from penstock.linked.run.state import LinkedOutput, LinkedState
-from penstock.linked.run.whole import Options, check_options, in_bytes
+from penstock.linked.run.whole import QueryOptions, check_options, in_bytes
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples, triples_of
 from penstock.states import snapshot as snapshots
@@ -70,7 +70,7 @@ class QueryState:
     def __init__(self, options: StreamOptions) -> None:
         self.options, self.query = options, parse_query(options.text)
         budget, self.policy = check_options(
-            Options(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
+            QueryOptions(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
         )
         if not isinstance(budget, Tuples | Bytes):
             raise BudgetError(
@@ -139,7 +139,7 @@ class QueryState:
             state.compact()
         return out
 
-    def _begin(self, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
+    def _begin(self, plan: QueryPlan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
         """A fresh state, whose plan goes by the first batch in which anything matches."""
         tree = self.options.joins
         if tree is None:

@@ -19,7 +19,7 @@ from penstock.engine.triple_lifetime import lives
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.config import COUNT_SHARE
 from penstock.joins.follower import allowance_of
-from penstock.linked.plan.plan import Plan
+from penstock.linked.plan.plan import QueryPlan
 from penstock.linked.plan.show import explain
 from penstock.linked.query import StreamQuery, warn_unbounded
 from penstock.linked.run.caches import LinkedConfig, bytes_of
@@ -43,7 +43,7 @@ PROBE = 4_097
 
 
 @dataclass(frozen=True)
-class Options:
+class QueryOptions:
     """How to run, as given to `StreamQuery.run`."""
 
     budget: Any = None
@@ -60,7 +60,7 @@ class Options:
     log: bool = False
 
 
-def check_options(options: Options) -> tuple[Budget | None, Policy]:
+def check_options(options: QueryOptions) -> tuple[Budget | None, Policy]:
     """The budget and the policy, or an error that says what is not possible."""
     budget = None if options.budget is None else budget_of(options.budget)
     policy = get(options.policy)
@@ -109,7 +109,9 @@ def _check_policy(policy: Policy) -> None:
     )
 
 
-def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], options: Options) -> LinkedRun:
+def run_query(
+    query: StreamQuery, streams: Mapping[str, Table | str | Path], options: QueryOptions
+) -> LinkedRun:
     """Run a query over whole streams."""
     budget, policy = check_options(options)
     ready = prepared(query.query, streams, unit=options.unit, objects=options.objects, joins=options.joins)
@@ -160,7 +162,7 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
 class _Need:
     """What the exact answer would keep, found out where it is asked for."""
 
-    plan: Plan
+    plan: QueryPlan
     triples: Triples
     mask: np.ndarray
     terms: Terms
@@ -228,7 +230,7 @@ def _limited(budget: Budget, allocation: str, config: LinkedConfig, need: _Need)
     return dataclasses.replace(config, limits=tuple(int(share) for share in apportion(tuples, weights)))
 
 
-def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row: float) -> LinkedConfig:
+def in_bytes(budget: Bytes, config: LinkedConfig, plan: QueryPlan, row: float) -> LinkedConfig:
     """The config with the most tuples whose tables, scores, counts and rows a budget in bytes holds."""
     policy = config.policy
     policies: list[Policy | None] = [None]

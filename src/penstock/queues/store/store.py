@@ -48,7 +48,7 @@ SEGMENT = 64 << 20
 FULL = ("block", "fail", "drop-newest")
 
 
-class Store:
+class QueueStore:
     """Queues in one memory. All methods are safe to call from several threads."""
 
     def __init__(
