@@ -187,11 +187,11 @@ class Cache:
         """Switch to another policy; the entries stay where they are."""
         assert self.follower is not None
         self.follower.change(policy)
-        held, uses = self.held, self.follower.uses
-        held = held[np.argsort(self._cache.e64[held, USED], kind="stable")]
-        told = int(np.minimum(uses[held], MOST_USES).sum())
-        self._state = policy.reserve(policy.build_cache(self._setting), told)
-        restore_uses(self._state, self._cache, held, uses, MOST_USES)
+        live, uses = self.live, self.follower.uses
+        live = live[np.argsort(self._cache.e64[live, USED], kind="stable")]
+        replayed = int(np.minimum(uses[live], MOST_USES).sum())
+        self._state = policy.reserve(policy.build_cache(self._setting), replayed)
+        restore_uses(self._state, self._cache, live, uses, MOST_USES)
 
     def _numbers(self, keys: np.ndarray, values: Any) -> np.ndarray:
         """What the keys stand for."""
@@ -264,7 +264,7 @@ class Cache:
         return np.asarray(find_all(self._cache, whole_keys(keys)))
 
     @property
-    def held(self) -> np.ndarray:
+    def live(self) -> np.ndarray:
         """The slots that hold a key."""
         return np.asarray(live_slots(self._cache))
 
@@ -339,7 +339,7 @@ class Cache:
         >>> sorted(cache.keys)
         [8, 9]
         """
-        return [int(key) for key in self._cache.e64[self.held, KEY]]
+        return [int(key) for key in self._cache.e64[self.live, KEY]]
 
     @property
     def requests(self) -> int:
@@ -372,7 +372,7 @@ class Cache:
         keys = self.keys
         assert len(keys) == len(set(keys)) == meta[LIVE] <= meta[CAPACITY], "entries are lost or double"
         if self._room is not None:
-            assert self._room.size[self.held].sum() == self.taken <= self._room.bytes[LIMIT], "wrong bytes"
+            assert self._room.size[self.live].sum() == self.taken <= self._room.bytes[LIMIT], "wrong bytes"
         heap = getattr(self._state, "heap", None)
         if heap is not None:
             assert heap.length[0] == meta[LIVE], "the heap has other entries than the cache"

@@ -81,7 +81,7 @@ class LookupState:
         self._since = np.zeros(size)  # when it was fetched
         self._cost = np.zeros(size)
         self._rows: pa.Table | None = None
-        self._told = LookupStats()  # counts that the cache itself does not keep
+        self._counts = LookupStats()  # counts that the cache itself does not keep
         self._guard = threading.Lock()  # fetches may run concurrently
 
     def process(self, events: Table, on: str | tuple[str, ...]) -> pa.Table:
@@ -120,8 +120,8 @@ class LookupState:
             aside = aside | (place == ABSENT)
         self._rows = rows
         self._answer(keys, aside, place, since, self._costs(keys, cost))
-        self._told.nulls += int(np.count_nonzero(keys.code < 0))
-        self._told.absent += int(np.count_nonzero(place[keys.code[keys.code >= 0]] == ABSENT))
+        self._counts.nulls += int(np.count_nonzero(keys.code < 0))
+        self._counts.absent += int(np.count_nonzero(place[keys.code[keys.code >= 0]] == ABSENT))
         out = self._joined(table, keys, place, rows)
         self._sweep()
         return out
@@ -147,7 +147,7 @@ class LookupState:
 
         def failed(error: Exception) -> None:
             with self._guard:
-                self._told.load_failures += 1
+                self._counts.load_failures += 1
 
         try:
             fetched = self.spec.source.fetch([keys.keys[i] for i in wanted.tolist()], failed)
@@ -163,36 +163,38 @@ class LookupState:
         if fetched.failed:
             first, reason = min(fetched.failed)
             self._tell_failed(len(fetched.failed), _row(keys, int(wanted[first])), reason)
-        self._told.malformed += len(fetched.malformed)
-        self._told.failed_keys += len(fetched.failed)
-        self._told.queries += fetched.queries
-        self._told.loads += len(wanted)
-        self._told.load_seconds += float(fetched.seconds.sum())
+        self._counts.malformed += len(fetched.malformed)
+        self._counts.failed_keys += len(fetched.failed)
+        self._counts.queries += fetched.queries
+        self._counts.loads += len(wanted)
+        self._counts.load_seconds += float(fetched.seconds.sum())
         return fetched
 
     def _tell_failed(self, count: int, where: str, reason: str) -> None:
-        told = f"The query fails for {count:,} of the keys, the first in {where}: {reason}"
+        problem = f"The query fails for {count:,} of the keys, the first in {where}: {reason}"
         if self.spec.malformed == "error":
             raise FetchError(
-                f'{told} (malformed="error"). Change the SELECT to avoid it, for example by NULLIF or CASE.'
+                f'{problem} (malformed="error"). Change the SELECT to avoid it, '
+                "for example by NULLIF or CASE."
             )
-        if not self._told.failed_keys:
+        if not self._counts.failed_keys:
             warnings.warn(
-                f"{told}. They have no row and are counted as `failed_keys`. Change the SELECT to avoid it, "
-                'for example by NULLIF or CASE; malformed="error" stops the run instead.',
+                f"{problem}. They have no row and are counted as `failed_keys`. Change the SELECT to avoid "
+                'it, for example by NULLIF or CASE; malformed="error" stops the run instead.',
                 stacklevel=5,
             )
 
     def _tell_malformed(self, count: int, where: str) -> None:
-        told = (
+        problem = (
             f"The table cannot read {count:,} of the requested keys, the first in "
             f"{where}: for example a text that is not a UUID in a UUID column"
         )
         if self.spec.malformed == "error":
-            raise FetchError(f'{told} (malformed="error").')
-        if not self._told.malformed:
+            raise FetchError(f'{problem} (malformed="error").')
+        if not self._counts.malformed:
             warnings.warn(
-                f'{told}. They have no row and are counted as `malformed`; malformed="error" rejects them.',
+                f"{problem}. They have no row and are counted as `malformed`; "
+                'malformed="error" rejects them.',
                 stacklevel=5,
             )
 
@@ -248,7 +250,7 @@ class LookupState:
         """Pass every request through the cache, and update the entries."""
         code = keys.code[keys.code >= 0]
         asked = code[~aside[code]]
-        self._told.misses += len(code) - len(asked)
+        self._counts.misses += len(code) - len(asked)
         sizes = self._sizes(keys, place)[asked] if isinstance(self.spec.budget, Bytes) else None
         found = self._cache.request(
             keys.ids[asked],
@@ -294,7 +296,7 @@ class LookupState:
         """Remove the rows of evicted keys."""
         if self._rows is None:
             return
-        live = self._cache.held
+        live = self._cache.live
         mine = live[self._place[live] >= 0]
         pieces = max((column.num_chunks for column in self._rows.columns), default=0)
         budget = self.spec.budget
@@ -307,22 +309,22 @@ class LookupState:
     @property
     def stats(self) -> LookupStats:
         """The counts so far."""
-        told, cache = self._told, self._cache
+        counts, cache = self._counts, self._cache
         rows = 0 if self._rows is None else self._rows.nbytes
         choosing = 0 if cache.follower is None else cache.follower.bytes
         return LookupStats(
             hits=cache.hits,
-            misses=cache.misses + told.misses,
-            queries=told.queries,
-            nulls=told.nulls,
-            absent=told.absent,
-            malformed=told.malformed,
-            failed_keys=told.failed_keys,
+            misses=cache.misses + counts.misses,
+            queries=counts.queries,
+            nulls=counts.nulls,
+            absent=counts.absent,
+            malformed=counts.malformed,
+            failed_keys=counts.failed_keys,
             evicted=cache.evicted,
             refused=cache.refused,
-            loads=told.loads,
-            load_failures=told.load_failures,
-            load_seconds=told.load_seconds,
+            loads=counts.loads,
+            load_failures=counts.load_failures,
+            load_seconds=counts.load_seconds,
             cached_records=len(cache),
             cached_bytes=rows + ENTRY_BYTES * len(cache) + choosing,
             choice=cache.choice,
@@ -345,7 +347,7 @@ class LookupState:
             "check": self._check,
             "since": self._since,
             "cost": self._cost,
-            "told": vars(self._told),
+            "told": vars(self._counts),
             "place": self._place if rows else np.where(self._place >= 0, UNLOADED, self._place),
             "rows": _to_bytes(self._rows) if rows and self._rows is not None else None,
         }
@@ -361,12 +363,12 @@ class LookupState:
             fresh = [self._place, self._check, self._since, self._cost]
             check_shapes(tuple(kept), tuple(fresh), "the entries")
             rows = None if extra["rows"] is None else _from_bytes(extra["rows"])
-            told = LookupStats(**extra["told"])
+            counts = LookupStats(**extra["told"])
             self._cache.parts = (entries, policy, extra["room"])
             last = -1 if rows is None else rows.num_rows - 1
-            check_within(kept[0][self._cache.held], UNLOADED, last, "the row of an entry")
+            check_within(kept[0][self._cache.live], UNLOADED, last, "the row of an entry")
         self._place, self._check, self._since, self._cost = kept
-        self._told, self._rows = told, rows
+        self._counts, self._rows = counts, rows
         return self
 
     @property
@@ -377,10 +379,10 @@ class LookupState:
     def check(self) -> None:
         """Assert the invariants: those of the cache, and that every entry's row exists."""
         self._cache.check()
-        held = self._cache.held
+        live = self._cache.live
         rows = 0 if self._rows is None else self._rows.num_rows
-        assert (self._place[held] < rows).all(), "an entry points behind the rows"
-        known = self._place[held][self._place[held] >= 0]
+        assert (self._place[live] < rows).all(), "an entry points behind the rows"
+        known = self._place[live][self._place[live] >= 0]
         assert len(np.unique(known)) == len(known), "two entries have one row"
         if isinstance(self.spec.budget, Bytes):
             assert self.stats.cached_bytes <= self.spec.budget.n, "the budget is exceeded"

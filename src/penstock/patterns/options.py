@@ -127,9 +127,9 @@ class PatternOptions:
         return cls(**given)
 
 
-def limit_error(held: int, most: int, spans: str) -> EventLimitError:
+def limit_error(events: int, most: int, spans: str) -> EventLimitError:
     """Return the error for more events within a window than `max_events` allows."""
     return EventLimitError(
-        f"The window contains {held:,} events, but max_events is {most:,}; allow more, or use a shorter "
+        f"The window contains {events:,} events, but max_events is {most:,}; allow more, or use a shorter "
         f"window than {spans}."
     )

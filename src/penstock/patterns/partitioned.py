@@ -111,6 +111,6 @@ class PartitionedSearch:
         if self.max_events is None or not new.any():
             return
         reach = first_in if self.search.reach == 1 else first_in[first_in]
-        held = int((np.arange(len(reach)) - reach)[new].max()) + 1
-        if held > self.max_events:
-            raise limit_error(held, self.max_events, str(self.pattern.within))
+        most_events = int((np.arange(len(reach)) - reach)[new].max()) + 1
+        if most_events > self.max_events:
+            raise limit_error(most_events, self.max_events, str(self.pattern.within))

@@ -193,7 +193,7 @@ class PatternSetState:
             stats.events = self.events
             stats.matches += each.count
             stats.cut += each.count - len(each.rows) if not self.options.count_only else 0
-            stats.held, stats.peak_events = self.backend.held, self.backend.peak
+            stats.held, stats.peak_events = self.backend.buffered, self.backend.peak
             stats.add(figures)
         return found
 
@@ -202,16 +202,16 @@ class PatternSetState:
         most = self.options.max_events
         if most is None or not len(batch):
             return
-        first = np.full(self.backend.held + len(batch), len(batch) + self.backend.held)
+        first = np.full(self.backend.buffered + len(batch), len(batch) + self.backend.buffered)
         for member, windows in zip(self.members, self.backend.windows, strict=True):
             by_events = member.span.events
             axis = np.concatenate([self.backend.axis(by_events), batch.axes[by_events]])
             mine, _ = window_ends(axis, width_of(member.span, batch.unit, axis))
             first = np.minimum(first, mine if windows == 1 else mine[mine])
-        held = int((np.arange(len(first)) - first)[self.backend.held :].max()) + 1
-        if held > most:
+        most_events = int((np.arange(len(first)) - first)[self.backend.buffered :].max()) + 1
+        if most_events > most:
             spans = " or ".join(sorted({str(each.within) for each in self.patterns.values()}))
-            raise limit_error(held, most, spans)
+            raise limit_error(most_events, most, spans)
 
     def _tables(self, found: list[FoundMatches], attribute: Attribute) -> dict[str, pa.Table]:
         return {
@@ -263,8 +263,8 @@ class PatternSetState:
         """Assert the invariants of the state."""
         for stats in self.stats.values():
             assert 0 <= stats.cut <= stats.matches
-            assert stats.held == self.backend.held
-        assert len(self.backend.live_rows) == self.backend.held
+            assert stats.held == self.backend.buffered
+        assert len(self.backend.live_rows) == self.backend.buffered
         self.backend.check()
 
 

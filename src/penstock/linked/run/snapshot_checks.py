@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 FAR = 2.0**62
 
 
-def check_held(held: Triples, mask: np.ndarray, terms: Terms, patterns: int) -> None:
+def check_buffered_triples(triples: Triples, mask: np.ndarray, terms: Terms, patterns: int) -> None:
     """Whether the triples that cached tuples refer to are whole, and their terms are known."""
-    fresh = Triples.none(held.scale)
+    fresh = Triples.none(triples.scale)
     for name in ("terms", "start", "end", "stream", "row", "closes"):
-        mine, other = getattr(held, name), getattr(fresh, name)
+        mine, other = getattr(triples, name), getattr(fresh, name)
         sound(isinstance(mine, np.ndarray) and mine.dtype == other.dtype, f"{name} has another type")
         sound(mine.shape == (len(mask), *other.shape[1:]), f"{name} has another size")
-    check_within(held.terms, 0, len(terms) - 1, "a term")
-    check_numbers(held.start, "a time")
-    check_numbers(held.end, "a time")
+    check_within(triples.terms, 0, len(terms) - 1, "a term")
+    check_numbers(triples.start, "a time")
+    check_numbers(triples.end, "a time")
     sound(mask.dtype == np.int64 and mask.ndim == 1, "the patterns of triples have another type")
     check_within(mask, 0, (1 << patterns) - 1, "the patterns of a triple")
 

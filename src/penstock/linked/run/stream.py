@@ -135,7 +135,7 @@ class QueryState:
         state = self.state
         assert state is not None
         out = state.process(triples, collect=collect, log=log, mask=mask)
-        if state.held is not None and len(state.held) > 2 * state.totals()["buffered"] + ROOM:
+        if state.buffered is not None and len(state.buffered) > 2 * state.totals()["buffered"] + ROOM:
             state.compact()
         return out
 
@@ -219,14 +219,14 @@ class QueryState:
             return False
         fresh, old = QueryState(options), self.state
         self.options, self.policy, self.budget = options, fresh.policy, fresh.budget
-        if old is None or old.held is None:  # a query of one pattern holds nothing
+        if old is None or old.buffered is None:  # a query of one pattern holds nothing
             return True
         old.follower = None  # what only its small caches have is not needed any more
         old.compact()
-        order = np.lexsort((old.held.row, old.held.stream, old.held.start))
-        held = old.held.take(order)
-        self.state = LinkedState(self._config(held, old.config.joins), old.terms)
-        self.state.process(held, collect=False, mask=old.held_mask[order])
+        order = np.lexsort((old.buffered.row, old.buffered.stream, old.buffered.start))
+        buffered = old.buffered.take(order)
+        self.state = LinkedState(self._config(buffered, old.config.joins), old.terms)
+        self.state.process(buffered, collect=False, mask=old.buffered_mask[order])
         self.state.count_on_from(old)
         return True
 
@@ -244,8 +244,8 @@ class QueryState:
             return snapshots.pack(_EMPTY, None, None, own)
         state.compact()
         extra = own | {
-            "held": None if state.held is None else vars(state.held),
-            "mask": state.held_mask,
+            "held": None if state.buffered is None else vars(state.buffered),
+            "mask": state.buffered_mask,
             "terms": state.terms.stored,
             "counters": (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds),
         }
@@ -276,8 +276,8 @@ class QueryState:
                 state.follower.parts = follower
                 state.caches.running = state.follower.policy
             state.caches.parts = caches
-            state.held = None if extra["held"] is None else Triples(**extra["held"])
-            state.held_mask = extra["mask"]
+            state.buffered = None if extra["held"] is None else Triples(**extra["held"])
+            state.buffered_mask = extra["mask"]
             (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds) = extra[
                 "counters"
             ]

@@ -11,7 +11,7 @@ from penstock.patterns.compile.values import Values, joined
 from penstock.states.checks import check_numbers, sound
 
 
-class Held:
+class EventBuffer:
     """Events in stream order."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from penstock.patterns.batch import EventBatch, Member, type_names, width_of
-from penstock.patterns.columnar.event_buffer import Held
+from penstock.patterns.columnar.event_buffer import EventBuffer
 from penstock.patterns.columnar.events import Input, Shared, filtered, input_of
 from penstock.patterns.columnar.search import EventMarks, Limits, Searches, first_matches, in_result_order
 from penstock.patterns.columnar.search_kernel import count_keyed
@@ -42,12 +42,12 @@ class Columnar:
 
     def __init__(self, members: Sequence[Member], **_: Any) -> None:
         self.members = list(members)
-        self.events = Held()
+        self.events = EventBuffer()
         self.searches = [Search(member) for member in members]
         self.shared = 0
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Events in memory."""
         return len(self.events)
 
@@ -95,7 +95,7 @@ class Columnar:
 
     def process(self, batch: EventBatch, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches of each pattern that a batch completes, as many as are wanted."""
-        first_new = self.held
+        first_new = self.buffered
         self.events.append(batch)
         found = self._found(batch.unit, first_new, batch.ends, quotas)
         self.events.drop(min(self._passed(member, search, batch) for member, search in self._each()))
@@ -103,7 +103,7 @@ class Columnar:
 
     def finish(self, unit: str, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that waited for their window to pass."""
-        return self._found(unit, self.held, {}, quotas)
+        return self._found(unit, self.buffered, {}, quotas)
 
     def _each(self) -> Any:
         return zip(self.members, self.searches, strict=True)
@@ -137,11 +137,11 @@ class Search:
         self.ahead = looks_ahead(self.analysis)
         self.reach = 2 if self.ahead and looks_back(self.analysis) else 1  # windows that are held
         self.alternatives = alternatives(self.analysis.root)
-        self.settled: Any = None  # matches whose window ends before this have been told
+        self.settled: Any = None  # matches whose window ends before this are out
 
     def found(
         self,
-        events: Held,
+        events: EventBuffer,
         unit: str,
         first_new: int,
         ends: dict[bool, Any],

@@ -68,8 +68,8 @@ class ObjectCaches(SubqueryCaches):
 
     def store(self, name: tuple[Any, ...], partition: Partition) -> None:
         """A partition has grown; others may have to go for it, or itself."""
-        for gone in self.pool.store(name, partition.bytes):
-            self.partitions.pop(gone, None)
+        for evicted in self.pool.store(name, partition.bytes):
+            self.partitions.pop(evicted, None)
 
     def purge(self, base: int) -> None:
         """Forget what is behind the window."""

@@ -108,9 +108,9 @@ class SemanticCaches(SubqueryCaches):
 
     def store(self, name: tuple[Any, ...], low: int, intervals: Intervals) -> None:
         """Intervals have grown; others may have to go for them, or themselves."""
-        for gone, left in self.pool.store((name, low), intervals.bytes):
-            if gone in self.indexes:
-                self.indexes[gone].drop(left)
+        for evicted, left in self.pool.store((name, low), intervals.bytes):
+            if evicted in self.indexes:
+                self.indexes[evicted].drop(left)
 
     def purge(self, base: int) -> None:
         """Forget what begins before the window."""

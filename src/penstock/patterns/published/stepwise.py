@@ -38,7 +38,7 @@ class Stepwise:
             )
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Events in memory."""
         return len(self.memory)
 
@@ -114,19 +114,19 @@ class Stepwise:
         if None not in batch.ends.values():
             self._settle(batch.ends, tallies)
             self._forget(batch.ends)
-        return self._told(tallies)
+        return self._found(tallies)
 
     def finish(self, unit: str, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that waited for their window to pass."""
         tallies = [MatchTally(quota) for quota in quotas]
         self._settle({}, tallies)
-        return self._told(tallies)
+        return self._found(tallies)
 
     def _settle(self, now: dict[bool, Any], tallies: list[MatchTally]) -> None:
         for each in self.ahead:
             each.settle(now.get(each.span.events), tallies[each.number])
 
-    def _told(self, tallies: list[MatchTally]) -> list[FoundMatches]:
+    def _found(self, tallies: list[MatchTally]) -> list[FoundMatches]:
         return [
             FoundMatches(tally.count, np.array(tally.rows, np.int64).reshape(-1, len(each.analysis.columns)))
             for each, tally in zip(self.evaluations, tallies, strict=True)

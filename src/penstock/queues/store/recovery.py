@@ -141,9 +141,9 @@ def recover(folder: Path, lanes: list[Lane], state: Examination, disk: Disk, sal
     lost = [gap for each in state.queues for gap in each.missing]
     kept = state.durable or state.marks.clean
     if (damage or (lost and kept)) and not salvage:
-        told = "; ".join(str(each) for each in (*damage, *lost))
+        problems = "; ".join(str(each) for each in (*damage, *lost))
         raise QueueDamageError(
-            f"The queue in '{folder}' is damaged: {told}. Nothing was changed. "
+            f"The queue in '{folder}' is damaged: {problems}. Nothing was changed. "
             "`penstock queues verify` lists it; salvage=True opens what is left and reports what is lost."
         )
     for lane, each in zip(lanes, state.queues, strict=True):

@@ -94,7 +94,7 @@ class Stream:
     @property
     def held(self) -> int:
         """Events in memory."""
-        return int(self.state.backend.held)
+        return int(self.state.backend.buffered)
 
     @property
     def next_out(self) -> Any:
