@@ -17,20 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.budget import Bytes, Tuples
-from penstock.caching.cache import Cache
+from penstock.budget import Bytes
 from penstock.columns import Table
 from penstock.engine.cache_loop import CacheEntries
 from penstock.errors import (
-    BudgetError,
     ColumnError,
     FetchError,
     MissingKeyError,
-    PenstockError,
     SnapshotError,
 )
+from penstock.lookup.budgeted_cache import COUNTS_SHARE, ENTRY_BYTES, SLACK, new_cache_for
 from penstock.lookup.events import to_events
-from penstock.lookup.keys import RequestedKeys, id_of, keys_of
+from penstock.lookup.keys import RequestedKeys, keys_of
 from penstock.lookup.source import Fetched, KeyRefusedError
 from penstock.lookup.stats import LookupStats
 from penstock.payload import row_bytes
@@ -40,10 +38,6 @@ from penstock.states.snapshot import pack, unpack
 if TYPE_CHECKING:
     from penstock.lookup.cache import LookupCache
 
-ENTRY_BYTES = 160  # bytes of an entry besides its row: index, ranking, row number, age
-SLACK = 1.25  # rows without an entry may take a fifth of all
-COUNTS_SHARE = 0.2  # share of a byte budget for key counts
-CHOOSING_SHARE = 0.05  # share of a byte budget for the small caches that choose a policy
 CHUNKS = 16  # Arrow pieces of the rows
 
 ABSENT = -1  # row number of a key that is not in the table
@@ -74,7 +68,7 @@ class LookupState:
 
     def __init__(self, spec: LookupCache, requests: Any = None) -> None:
         self.spec = spec
-        self._cache = _cache_of(spec, requests)
+        self._cache = new_cache_for(spec, requests)
         size = self._cache.capacity + 1
         self._place = np.full(size, ABSENT, np.int64)
         self._check = np.zeros(size, np.int64)
@@ -391,31 +385,6 @@ class LookupState:
 def _row(keys: RequestedKeys, number: int) -> str:
     """Describe where a key is first requested, without the key itself, since logs have many readers."""
     return f"row {int(np.argmax(keys.code == number))} of the batch"
-
-
-def _cache_of(spec: LookupCache, requests: Any) -> Cache:
-    """Return the cache for a budget in entries or bytes."""
-    options: dict[str, Any] = {"requests": requests, "seed": spec.seed, "costs": spec.cost is not None}
-    options["number"] = lambda value: np.int64(id_of(value))
-    if spec.policy.needs_future and requests is None:
-        raise PenstockError(
-            f"{spec.policy.name} needs all requests in advance: use run(), or another policy."
-        )
-    if isinstance(spec.budget, Tuples):
-        return Cache(spec.policy, spec.budget, **options)
-    counts = int(COUNTS_SHARE * spec.budget.n) if spec.policy.counts_keys else 0
-    choosing = int(CHOOSING_SHARE * spec.budget.n) if spec.policy.chooses else 0
-    limit = int((spec.budget.n - counts - choosing) / SLACK) - 64 * ENTRY_BYTES // 8
-    if limit < ENTRY_BYTES:
-        raise BudgetError(f"{spec.budget} is too small for one entry; give at least 4 KiB.")
-    return Cache(
-        spec.policy,
-        Tuples(max(1, limit // ENTRY_BYTES)),
-        limit=limit,
-        count_bytes=counts or None,
-        choosing_bytes=choosing,
-        **options,
-    )
 
 
 def _to_bytes(table: pa.Table) -> bytes:
