@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from smoke_checks import run_checks
 
 import penstock as ps
 
@@ -310,21 +310,5 @@ CHECKS: list[Callable[[], None]] = [
 ]
 
 
-def main() -> int:
-    """Run all of them; how many failed is the exit status."""
-    print(f"penstock {ps.__version__} in {Path(ps.__file__).parent}")
-    failed = 0
-    for check in CHECKS:
-        try:
-            check()
-            print("ok ", check.__name__, flush=True)
-        except Exception:
-            failed += 1
-            print("BAD", check.__name__, flush=True)
-            traceback.print_exc()
-    print(f"smoke: {len(CHECKS) - failed} passed, {failed} failed")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(CHECKS))

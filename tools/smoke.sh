@@ -14,7 +14,7 @@ pip=(-m pip --disable-pip-version-check --no-input -qq)
 .venv/bin/python -m venv "$outside/environment"
 python=$outside/environment/bin/python
 wheel=$(echo "$outside"/penstock-*.whl)
-cp constraints.txt tools/smoke.py tools/smoke_light.py "$outside"
+cp constraints.txt tools/smoke*.py "$outside"
 cd "$outside"
 unset PYTHONPATH
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+
+from smoke_checks import run_checks
 
 import penstock as ps
 from penstock.errors import MissingExtraError
@@ -161,21 +162,5 @@ CHECKS: list[Callable[[], None]] = [
 ]
 
 
-def main() -> int:
-    """Run all of them; how many failed is the exit status."""
-    print(f"penstock {ps.__version__} without extras in {Path(ps.__file__).parent}")
-    failed = 0
-    for check in CHECKS:
-        try:
-            check()
-            print("ok ", check.__name__, flush=True)
-        except Exception:
-            failed += 1
-            print("BAD", check.__name__, flush=True)
-            traceback.print_exc()
-    print(f"smoke: {len(CHECKS) - failed} passed, {failed} failed")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(CHECKS, "penstock (no extras)"))

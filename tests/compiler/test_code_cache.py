@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,17 @@ def test_a_write_that_is_cut_off(action: str, ends: int, left: int, tmp_path: Pa
     cache = {"PENSTOCK_CACHE_DIR": str(kernels)}
     assert run(OURS, tmp_path, **cache)[0] == "4.0 0 1"
     assert run(OURS, tmp_path, **cache)[0] == "4.0 1 0"
+    assert len(list(kernels.glob("*.tmp"))) == left
+
+
+def test_what_killed_writes_left_is_removed(tmp_path: Path) -> None:
+    """After an hour: until then another process may be writing it."""
+    for name, age in (("old", 3_700), ("young", 60)):
+        path = tmp_path / f"kernel.nbc.{name}.tmp"
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - age,) * 2)
+    assert run(OURS, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path))[0] == "4.0 0 1"
+    assert [path.name for path in tmp_path.glob("*.tmp")] == ["kernel.nbc.young.tmp"]
 
 
 def test_two_processes_warm_one_cache(tmp_path: Path) -> None:

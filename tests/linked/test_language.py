@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import PenstockError, QueryError, QuerySyntaxError, UnsupportedQueryError
-from penstock.linked.language.nodes import Call, Const, Var
+from penstock.linked.language.nodes import Call, ConstantTerm, Var
 from penstock.linked.language.parser import parse_query
 from penstock.linked.terms import RDF_TYPE, XSD, Term
 
@@ -54,7 +54,7 @@ def test_the_parts_of_listing_1() -> None:
     assert query.patterns[0].shape == query.patterns[1].shape
     distance = Call("abs", (Call("-", (Var("T1"), Var("T2"))),))
     assert query.context == Call(
-        "<=", (distance, Const(Term("literal", "200", XSD + "millisecond"), "millisecond"))
+        "<=", (distance, ConstantTerm(Term("literal", "200", XSD + "millisecond"), "millisecond"))
     )
 
 

@@ -130,3 +130,81 @@ def most_hits(requests: list[Any], capacity: int) -> int:
                     following[choice] = max(following.get(choice, 0), total)
         best = following
     return max(best.values())
+
+
+class SizedCache:
+    """Entries with sizes that may change: the lowest score leaves until all fit, and among equals the oldest.
+
+    CLOCK has a ring with room for `capacity` entries and a hand that walks.
+    """
+
+    def __init__(self, policy: str, limit: int, capacity: int) -> None:
+        self.policy, self.limit = policy, limit
+        self.size: dict[Any, int] = {}
+        self.entered: dict[Any, int] = {}
+        self.used: dict[Any, int] = {}
+        self.worth: dict[Any, float] = {}  # hits, credit, or the score of a clock
+        self.ring: list[Any] = [None] * capacity
+        self.hand = self.requests = 0
+        self.struck = False  # whether the hand points at a slot that it has just emptied
+
+    def use(self, key: Any) -> None:
+        self.worth[key] += 1
+        self._requested(key)
+
+    def store(self, key: Any, size: int) -> list[Any]:
+        """Which keys leave, the stored one among them if it does not stay."""
+        if size > self.limit:
+            if key in self.size:
+                self.drop(key)
+            else:
+                self.requests += 1
+            return [key]
+        left = []
+        while sum(self.size.values()) - self.size.get(key, 0) + size > self.limit:
+            left.append(self._lowest())
+            self.drop(left[-1])
+            if left[-1] == key:
+                return left
+        if key not in self.size:
+            self._enter(key)
+        self.size[key] = size
+        return left
+
+    def drop(self, key: Any) -> None:
+        for each in (self.size, self.entered, self.used, self.worth):
+            del each[key]
+        self.ring[self.ring.index(key)] = None
+
+    def _requested(self, key: Any) -> None:
+        self.used[key] = self.requests
+        self.requests += 1
+
+    def _enter(self, key: Any) -> None:
+        ascending = sorted(self.worth.values())
+        start = {"gdj": ascending[int(0.9 * (len(ascending) - 1))] if ascending else 0.0, "lfu": 0.0}
+        self.worth[key] = start.get(self.policy, 1.0)
+        self.entered[key] = self.requests
+        self._requested(key)
+        around = [(self.hand + step) % len(self.ring) for step in range(len(self.ring))]
+        self.ring[next(at for at in around if self.ring[at] is None)] = key
+        self.hand += self.struck
+        self.struck = False
+
+    def _lowest(self) -> Any:
+        if self.policy.startswith("clock"):
+            return self._struck()
+        scores = {"fifo": self.entered, "lru": self.used}.get(self.policy, self.worth)
+        return min(self.size, key=lambda key: (scores[key], self.used[key]))
+
+    def _struck(self) -> Any:
+        """The entry that the hand evicts; the hand stays until the next newcomer takes its slot."""
+        self.struck = True
+        while True:
+            key = self.ring[self.hand % len(self.ring)]
+            if key is not None:
+                weight = self.worth[key]
+                self.worth[key] = weight - 1 if self.policy == "clock" else weight * 0.95
+                if self.worth[key] < (0 if self.policy == "clock" else 0.01):
+                    return key
+            self.hand += 1

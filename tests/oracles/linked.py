@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from penstock.linked.language.nodes import Const, Query, Var, variables
+from penstock.linked.language.nodes import ConstantTerm, Query, Var, variables
 from penstock.linked.terms import Term
 
 from .policies import Arrival, Clock, ClockExp, Fifo, Gdj, Lfu, Lru, Now, Policy, Pool, TimeWindow
@@ -110,7 +110,7 @@ def evaluate(expression: Any, binding: dict[str, Any]) -> Any:
         if expression.name not in binding:
             raise ExpressionError("unbound")
         return value(binding[expression.name])
-    if isinstance(expression, Const):
+    if isinstance(expression, ConstantTerm):
         if expression.unit:
             return Fraction(expression.term.text) * UNITS[expression.unit]
         return value(expression.term)
@@ -164,7 +164,9 @@ def junction(name: str, parts: Any, binding: dict[str, Any]) -> bool:
 
 
 def lexical(part: Any, binding: dict[str, Any]) -> str:
-    term = binding[part.name] if isinstance(part, Var) else part.term if isinstance(part, Const) else None
+    term = (
+        binding[part.name] if isinstance(part, Var) else part.term if isinstance(part, ConstantTerm) else None
+    )
     if not isinstance(term, Term) or term.form == "blank":
         raise ExpressionError("no text")
     return term.text
@@ -185,7 +187,7 @@ def extended(query: Query, i: int, triple: Triple, binding: dict[str, Any]) -> d
     """The binding with a triple as pattern `i`, None if it does not fit."""
     pattern, out = query.patterns[i], dict(binding)
     for part, term in zip(pattern.triple, triple.terms, strict=True):
-        if isinstance(part, Const):
+        if isinstance(part, ConstantTerm):
             if not same(part.term, term):
                 return None
         elif part.name in out:

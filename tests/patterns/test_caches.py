@@ -36,8 +36,10 @@ def test_caches_take_no_more_than_they_say(text: str, strategy: str) -> None:
         before = tracemalloc.get_traced_memory()[0]
         for held in (getattr(caches, name, {}) for name in ("partitions", "indexes", "flags")):
             held.clear()
-        caches.pool.entries.clear()
-        caches.pool.ring.clear()
+        caches.pool.check()
+        caches.pool = None
+        for each in state.backend.evaluations:
+            each.pool = None
         gc.collect()
         taken = before - tracemalloc.get_traced_memory()[0]
     finally:

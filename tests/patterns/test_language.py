@@ -253,7 +253,7 @@ def test_bad_options_are_refused() -> None:
     pattern = ps.Pattern.parse("PATTERN SEQ(A, B) WITHIN 5")
     with pytest.raises(PatternError, match="did you mean 'columnar'"):
         pattern.run(EVENTS, strategy="columnr")
-    with pytest.raises(PatternError, match="cannot manage a cache"):
+    with pytest.raises(PatternError, match="cannot manage the caches"):
         pattern.run(EVENTS, strategy="object", policy="age")
     with pytest.raises(PenstockError, match="in bytes"):
         pattern.run(EVENTS, strategy="object", budget="10 %")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import table_bytes
-from penstock.budget import Tuples, budget_of
+from penstock.caching.arguments import caching_policy, entries_of, one_each, weighing_names, whole_keys
 from penstock.caching.follower import CacheFollower
 from penstock.compiler.tiers import Pace, expecting
-from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room
+from penstock.engine.byte_cache_loop import LIMIT, TAKEN, answer_sized, new_room, update_sized
 from penstock.engine.cache_loop import (
     CAPACITY,
     EVICTED,
@@ -33,19 +33,17 @@ from penstock.engine.cache_loop import (
 )
 from penstock.engine.policy_race import Choice
 from penstock.errors import (
-    BudgetError,
     PenstockError,
     PolicyOptionError,
     SnapshotError,
     UnknownPolicyError,
     hint,
 )
-from penstock.policies import Policy, caching_names, get
+from penstock.policies import Policy
 from penstock.policies.base import CacheSetting
 from penstock.states.checks import check_cache, looked_over
 
 MOST_USES = 64  # maximum uses of an entry that are replayed to a new policy
-MOST_ENTRIES = 2**31 - 2  # entries are numbered with 32 bits
 CHUNK = 1 << 16  # requests per call of the driver, so that counts do not grow far ahead of need
 
 
@@ -138,8 +136,8 @@ class Cache:
                 f"{self.policy.spell()} was given a trace of {self._trace:,} requests; more have come."
             )
         out = Answers(np.zeros(len(keys), np.uint8), np.zeros(len(keys), np.int32))
-        weights = np.zeros(len(keys), np.int64) if self._room is None else _one_each("sizes", sizes, keys)
-        prices = _one_each("costs", costs, keys, np.float64) if self._costs else None
+        weights = np.zeros(len(keys), np.int64) if self._room is None else one_each("sizes", sizes, keys)
+        prices = one_each("costs", costs, keys, np.float64) if self._costs else None
         numbers = self._numbers(keys, values) if self.policy.reads_values else None
         with expecting(len(keys)):
             self._request(keys, weights, prices, numbers, out)
@@ -187,11 +185,11 @@ class Cache:
         """Switch to another policy; the entries stay where they are."""
         assert self.follower is not None
         self.follower.change(policy)
-        held, uses = self.held, self.follower.uses
-        held = held[np.argsort(self._cache.e64[held, USED], kind="stable")]
-        told = int(np.minimum(uses[held], MOST_USES).sum())
-        self._state = policy.reserve(policy.build_cache(self._setting), told)
-        restore_uses(self._state, self._cache, held, uses, MOST_USES)
+        live, uses = self.live, self.follower.uses
+        live = live[np.argsort(self._cache.e64[live, USED], kind="stable")]
+        replayed = int(np.minimum(uses[live], MOST_USES).sum())
+        self._state = policy.reserve(policy.build_cache(self._setting), replayed)
+        restore_uses(self._state, self._cache, live, uses, MOST_USES)
 
     def _numbers(self, keys: np.ndarray, values: Any) -> np.ndarray:
         """What the keys stand for."""
@@ -210,6 +208,36 @@ class Cache:
             answer(self._state, self._cache, keys, out)
         else:
             answer_sized(self._state, self._cache, self._room, keys, sizes, out)
+
+    def update(self, keys: list[int], sizes: list[int]) -> list[int]:
+        """Apply a log of an owner that computes entries itself; return the keys of evicted entries.
+
+        For each key `sizes` has the bytes that its entry takes now, `USED_ENTRY` if the entry was used, or
+        `FORGOTTEN` if the owner has dropped it. Entries that were refused count as evicted. It needs a
+        `limit`, and a policy that does not choose among others.
+
+        >>> from penstock.caching import Cache
+        >>> from penstock.engine.byte_cache_loop import USED_ENTRY
+        >>> cache = Cache("lru", budget=9, limit=100)
+        >>> cache.update([7, 8, 7], [30, 30, USED_ENTRY])
+        []
+        >>> cache.update([7], [80])
+        [8]
+        """
+        assert self._room is not None, "entries without a limit have no sizes"
+        assert self.follower is None, "candidates are not told of sizes"
+        evicted = np.zeros(len(self) + len(keys) + 1, np.int64)
+        self._state = self.running.reserve(self._state, len(keys))
+        with expecting(len(keys)):
+            update_sized(
+                self._state,
+                self._cache,
+                self._room,
+                np.array(keys, np.int64),
+                np.array(sizes, np.int64),
+                evicted,
+            )
+        return [int(key) for key in evicted[1 : 1 + evicted[0]]]
 
     def warm(self) -> Cache:
         """Load or compile the kernel by answering an empty batch."""
@@ -234,7 +262,7 @@ class Cache:
         return np.asarray(find_all(self._cache, whole_keys(keys)))
 
     @property
-    def held(self) -> np.ndarray:
+    def live(self) -> np.ndarray:
         """The slots that hold a key."""
         return np.asarray(live_slots(self._cache))
 
@@ -242,6 +270,11 @@ class Cache:
     def taken(self) -> int:
         """Bytes of the entries; 0 without a limit."""
         return 0 if self._room is None else int(self._room.bytes[TAKEN])
+
+    @property
+    def limit(self) -> int:
+        """The bytes that entries may take; 0 without a limit."""
+        return 0 if self._room is None else int(self._room.bytes[LIMIT])
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -304,7 +337,7 @@ class Cache:
         >>> sorted(cache.keys)
         [8, 9]
         """
-        return [int(key) for key in self._cache.e64[self.held, KEY]]
+        return [int(key) for key in self._cache.e64[self.live, KEY]]
 
     @property
     def requests(self) -> int:
@@ -337,82 +370,10 @@ class Cache:
         keys = self.keys
         assert len(keys) == len(set(keys)) == meta[LIVE] <= meta[CAPACITY], "entries are lost or double"
         if self._room is not None:
-            assert self._room.size[self.held].sum() == self.taken <= self._room.bytes[LIMIT], "wrong bytes"
+            assert self._room.size[self.live].sum() == self.taken <= self._room.bytes[LIMIT], "wrong bytes"
         heap = getattr(self._state, "heap", None)
         if heap is not None:
             assert heap.length[0] == meta[LIVE], "the heap has other entries than the cache"
             order = list(zip(heap.score.tolist(), heap.used.tolist(), strict=True))
             for at in range(1, int(heap.length[0])):
                 assert order[(at - 1) // 4] < order[at], "the heap is out of order"
-
-
-def weighing_names() -> list[str]:
-    """Return the policies that support costs of misses.
-
-    >>> from penstock.caching.cache import weighing_names
-    >>> "lru" in weighing_names()
-    False
-    """
-    return [name for name in caching_names() if get(name).weighs_costs]
-
-
-def _one_each(what: str, given: Any, keys: np.ndarray, dtype: Any = np.int64) -> np.ndarray:
-    """Return sizes or costs, one per request."""
-    found = np.zeros(0) if given is None else np.asarray(given)
-    if found.shape != keys.shape or (len(found) and (found < 0).any()):
-        raise PenstockError(f"{what} must be {len(keys):,} numbers from 0 up, one per request.")
-    return np.ascontiguousarray(found, dtype)
-
-
-def caching_policy(policy: str | Policy) -> Policy:
-    """Return a policy that can run a cache, or raise an error that names those that can.
-
-    >>> from penstock.caching.cache import caching_policy
-    >>> caching_policy("lfd:bypass=true")
-    Lfd(bypass=True)
-    """
-    try:
-        found = get(policy)
-    except UnknownPolicyError as error:
-        raise UnknownPolicyError(f"There is no policy {policy!r}{hint(policy, caching_names())}") from error
-    if not found.caches:
-        raise UnknownPolicyError(f"{found.spell()} cannot run a cache{hint(found.name, caching_names())}")
-    return found
-
-
-def entries_of(budget: Any) -> int:
-    """Return a budget as a number of entries.
-
-    >>> import penstock as ps
-    >>> from penstock.caching.cache import entries_of
-    >>> entries_of(200), entries_of(ps.Tuples(200))
-    (200, 200)
-    """
-    whole = isinstance(budget, int | np.integer) and not isinstance(budget, bool)
-    found = Tuples(int(budget)) if whole and budget > 0 else budget
-    if whole and budget <= 0:
-        raise BudgetError(f"A cache needs room for at least one entry; {budget!r} was given.")
-    found = budget_of(found)
-    if not isinstance(found, Tuples):
-        raise BudgetError(
-            f"A cache needs a budget in entries; {budget!r} was given. Give a number, or Tuples."
-        )
-    if found.n > MOST_ENTRIES:
-        raise BudgetError(f"A cache has at most {MOST_ENTRIES:,} entries; {budget!r} was given.")
-    return found.n
-
-
-def whole_keys(keys: Any) -> np.ndarray:
-    """Return keys as an array of 64-bit whole numbers.
-
-    >>> from penstock.caching.cache import whole_keys
-    >>> whole_keys([3, 1]).dtype.name
-    'int64'
-    """
-    found = np.asarray(keys)
-    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
-        raise PenstockError(
-            f"Keys are a sequence of whole numbers; one of type {found.dtype} and shape {found.shape} was "
-            "given. replay() takes keys of any type."
-        )
-    return np.ascontiguousarray(found, np.int64)

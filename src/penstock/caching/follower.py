@@ -9,8 +9,8 @@ import numpy as np
 from penstock.engine.cache_loop import tally
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
 from penstock.engine.policy_race import Follower, PolicyRace
-from penstock.errors import PolicyOptionError
-from penstock.policies import Policy, caching_names, get
+from penstock.policies import Policy
+from penstock.policies.candidates import checked_candidates
 from penstock.states.checks import check_shapes
 
 if TYPE_CHECKING:
@@ -20,42 +20,13 @@ LEAST_BYTES = 64 << 10  # unless the real one is so small that this is more
 ENTRY_BYTES = 44  # what an entry takes under the candidate that needs least, its index and ranking included
 
 
-def candidates_of(policy: Policy) -> list[Policy]:
-    """The candidates of a policy that chooses, for a cache.
-
-    >>> from penstock import policies
-    >>> from penstock.caching.follower import candidates_of
-    >>> candidates_of(policies.get("auto"))[0].name
-    'lru'
-    """
-    found: list[Policy] = policy.among("cache")  # type: ignore[attr-defined]
-    for each in found:
-        if not can_be_candidate(each):
-            fit = [name for name in caching_names() if can_be_candidate(get(name))]
-            raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a cache; choose from {', '.join(fit)}."
-            )
-    return found
-
-
-def can_be_candidate(policy: Policy) -> bool:
-    """Whether `auto` can follow a policy in a cache.
-
-    >>> from penstock import policies
-    >>> from penstock.caching.follower import can_be_candidate
-    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("lfd"))
-    (True, False)
-    """
-    return policy.caches and not (policy.chooses or policy.needs_future or policy.reads_values)
-
-
 class CacheFollower(Follower[Policy]):
     """The small caches, their recent hits, and how often each entry of the real cache was used."""
 
     def __init__(
         self, policy: Policy, capacity: int, limit: int | None, seed: int, most_bytes: int | None
     ) -> None:
-        policies = candidates_of(policy)
+        policies = checked_candidates(policy, "cache")
         self.allowance = max(SHARE * ENTRY_BYTES * capacity, LEAST_BYTES)
         if most_bytes is not None:
             self.allowance = min(self.allowance, max(0, most_bytes - 4 * (capacity + 1)))

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
+
+from penstock.compiler.file_lock import locked
 
 IDLE = 20.0  # seconds without a request after which the process ends
 LONGEST = 180.0  # seconds that a request may take before the caller compiles it itself
@@ -105,33 +106,22 @@ def serve() -> None:
                 frames.append(frame)
                 there.notify()
 
+    from penstock.compiler.code_cache import folder
+
+    turn = folder() / "compiling.lock"  # several workers of a machine ask for the same
     threading.Thread(target=listen, daemon=True).start()
     while True:
         with there:
             if not there.wait_for(lambda: frames, timeout=IDLE):
                 os._exit(0)  # a compiler takes much memory
             module, name, signature = pickle.loads(frames.pop(0))
-        with _turn(), contextlib.suppress(Exception):  # whoever asked meets the error, compiling it there
+        with (
+            locked(turn),
+            contextlib.suppress(Exception),
+        ):  # whoever asked meets the error, compiling it there
             kernel = getattr(importlib.import_module(module), name)
             if not kernel.cached(signature):
                 kernel.get_ready(signature)
-
-
-@contextlib.contextmanager
-def _turn() -> Iterator[None]:
-    """One process after the other: several workers of a machine ask for the same."""
-    from penstock.compiler.code_cache import folder
-
-    try:
-        import fcntl
-
-        lock = (folder() / "compiling.lock").open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except (ImportError, OSError):  # no such locks here: the work is done twice
-        yield
-        return
-    with lock:
-        yield
 
 
 if __name__ == "__main__":

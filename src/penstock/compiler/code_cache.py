@@ -24,6 +24,7 @@ import os
 import pickle
 import sys
 import tempfile
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -40,10 +41,7 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-try:
-    import fcntl
-except ImportError:  # no such locks here: several processes compile the same
-    fcntl = None  # type: ignore[assignment]
+from penstock.compiler.file_lock import locked
 
 _MAGIC = b"penstock kernel 1\n"
 _PACKAGE = __name__.partition(".")[0]
@@ -53,6 +51,8 @@ _COMPILED = tuple(
     for name in ("compiler", "structures", "engine", "flows", "models.kernels", "policies")
 )
 
+
+LEFTOVER = 3_600.0  # seconds after which a file that was not finished never will be
 
 touched: set[Path] = set()  # files that this process has read or written
 
@@ -151,21 +151,8 @@ class CodeCache(_Cache):
         Several workers of a machine need the same kernels at the same moment.
         """
         path = self._path(sig, target_context.codegen()) if self._enabled else None
-        if path is None or fcntl is None:
+        with contextlib.nullcontext() if path is None else locked(path.with_suffix(".lock")):
             yield
-            return
-        lock = path.with_suffix(".lock")
-        try:
-            file = lock.open("w")
-        except OSError:  # nothing can be written here, so that nobody would find the code
-            yield
-            return
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)
 
     @property
     def cache_path(self) -> str:
@@ -358,9 +345,19 @@ def _read(path: Path) -> Any:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file as a whole or not at all; several processes may write the same one."""
+    _remove_leftovers(path.parent)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         part.write_bytes(_MAGIC + hashlib.sha256(data).digest() + data)
         os.replace(part, path)
     except OSError:
         part.unlink(missing_ok=True)
+
+
+@functools.cache
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes left that were killed while they wrote; a write takes less than a second."""
+    for part in path.glob("*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > LEFTOVER:
+                part.unlink()

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from numba import types
-from numba._dispatcher import compute_fingerprint
 from numba.core import config
 
 from penstock.compiler.binding import bind, bind_at
 from penstock.compiler.hook import Bound
 from penstock.compiler.jit import implementations
 from penstock.compiler.parts import Implementations
-from penstock.compiler.tiers import Kernel, Work, chosen_tier, expected, only
+from penstock.compiler.tiers import Kernel, Work, chosen_tier, expected, fingerprint, only
 
 MANY = 10_000_000  # items from which on a driver is compiled with its policy inside
 
@@ -44,7 +43,7 @@ class Driver(Kernel):
 
     def __call__(self, *given: Any) -> Any:
         """Call what is there; Numba's dispatcher would look for its own code for a millisecond at first."""
-        if self._bindable and not _inlining(expected()) and _fingerprint(given) in self._bindable:
+        if self._bindable and not _inlining(expected()) and fingerprint(given) in self._bindable:
             return self._call_bound(*given)
         return super().__call__(*given)
 
@@ -63,7 +62,7 @@ class Driver(Kernel):
         self._compile_late(signature)
 
         def run(*given: Any) -> Any:
-            self._bindable.add(_fingerprint(given))
+            self._bindable.add(fingerprint(given))
             return self._call_bound(*given)
 
         return run
@@ -93,11 +92,6 @@ class Driver(Kernel):
 def _inlining(work: Work | None) -> bool:
     """Whether the form with the policy inside pays, or somebody insists on it."""
     return (work is not None and work.items >= MANY) or chosen_tier() == "inlined"
-
-
-def _fingerprint(given: tuple[Any, ...]) -> Any:
-    """What arguments of the same types have in common; nested tuples count by what is in them."""
-    return (compute_fingerprint(given), *map(type, given))
 
 
 def _takes_policy(signature: Any) -> bool:

@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
+from numba._dispatcher import compute_fingerprint
 from numba.core import sigutils
 
 from penstock.compiler.background import request
@@ -33,6 +34,7 @@ WORTH = 8.0  # seconds of interpreting ahead for which a driver is compiled at o
 FEW = 20_000  # items: more are compiled for at once
 SLICE = 0.25  # seconds that a call of a driver takes, about
 FIRST = 32  # items of the first such call
+LOOK = 0.05  # seconds until code that was not there is looked for again
 TIERS = ("interpreted", "compiled", "inlined")
 
 
@@ -142,12 +144,15 @@ class Kernel(Whole):
     def __init__(self, function: Callable[..., Any], implementations: Implementations) -> None:
         super().__init__(function, implementations)
         self._spent: dict[Any, float] = {}  # seconds of interpreting, per signature
+        self._signatures: dict[Any, Any] = {}  # by fingerprint: Numba takes ten times as long to find one
+        self._missing: Any = None  # the signature that had no code when it was last looked for
+        self._look_again = 0.0
 
     def _compile_for_args(self, *arguments: Any, **named: Any) -> Any:
         """What to call for arguments for which no code is in this process yet; Numba asks this."""
         if named:
             return super()._compile_for_args(*arguments, **named)  # type: ignore[misc]
-        signature = tuple(self.typeof_pyval(argument) for argument in arguments)
+        signature = self._signature(arguments)
         work = self._work(arguments)
         if not self._had_better_wait(signature, work):
             return self._compiled(signature, work)
@@ -161,6 +166,17 @@ class Kernel(Whole):
             return found
 
         return run
+
+    def _signature(self, arguments: tuple[Any, ...]) -> Any:
+        """The types of arguments."""
+        try:
+            mark = fingerprint(arguments)
+        except NotImplementedError:  # an argument that only Numba's slow way knows
+            return tuple(map(self.typeof_pyval, arguments))
+        found = self._signatures.get(mark)
+        if found is None:
+            found = self._signatures[mark] = tuple(map(self.typeof_pyval, arguments))
+        return found
 
     def _work(self, arguments: tuple[Any, ...]) -> Work:
         """What this call is a part of: by itself, as many items as its longest array has."""
@@ -186,11 +202,19 @@ class Kernel(Whole):
         """Whether there is compiled code for a signature, in this process or on disk."""
         return signature in self.overloads or self._cache.has(signature, self.targetctx)
 
+    def _appeared(self, signature: Any) -> bool:
+        """Whether there is compiled code by now. Small calls do not look for it every time."""
+        now = time.monotonic()
+        if signature is self._missing and now < self._look_again:
+            return False
+        self._missing, self._look_again = signature, now + LOOK
+        return self.cached(signature)
+
     def _had_better_wait(self, signature: Any, work: Work) -> bool:
         """Whether a call is interpreted, because its code is not there and would take longer to come."""
         if tier := chosen_tier():
             return tier == "interpreted"
-        if work.items > FEW or work.ahead > WORTH or self.cached(signature):
+        if work.items > FEW or work.ahead > WORTH or self._appeared(signature):
             return False
         if _ahead.get():
             request(self, signature)
@@ -198,6 +222,18 @@ class Kernel(Whole):
         if spent <= PATIENCE or (spent <= SOON and work.ahead <= SOON - spent):
             return True
         return spent <= MOST and request(self, signature)
+
+
+def fingerprint(arguments: tuple[Any, ...]) -> Any:
+    """What arguments of the same types have in common: their classes, and what Numba makes out of them."""
+    return compute_fingerprint(arguments), _classes(arguments)
+
+
+def _classes(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The classes of arguments, with those in named tuples."""
+    return tuple(
+        [(type(each), _classes(each)) if isinstance(each, tuple) else type(each) for each in arguments]
+    )
 
 
 def chosen_tier() -> str | None:

@@ -44,7 +44,7 @@ CAPACITY = 7
 META = 8
 
 
-class Cache(NamedTuple):
+class CacheEntries(NamedTuple):
     """The entries, where they are found, and the counters."""
 
     e64: np.ndarray
@@ -53,18 +53,19 @@ class Cache(NamedTuple):
     random: np.ndarray
     meta: np.ndarray
 
-    def without_views(self) -> Cache:
+    def without_views(self) -> CacheEntries:
         """The same without the array that is a view of another, to be stored."""
         return self._replace(e32=self.e32[:0])
 
-    def with_views(self) -> Cache:
+    def with_views(self) -> CacheEntries:
         """The counterpart."""
         return self._replace(e32=self.e64.view(np.int32))
 
 
-Cache.widths = {"e64": 4, "e32": 8}  # type: ignore[attr-defined]
-Cache.hooks = __name__  # type: ignore[attr-defined]
-Cache.tables = ("e64", "e32")  # type: ignore[attr-defined]
+CacheEntries.widths = {"e64": 4, "e32": 8}  # type: ignore[attr-defined]
+CacheEntries.hooks = __name__  # type: ignore[attr-defined]
+CacheEntries.tables = ("e64", "e32")  # type: ignore[attr-defined]
+Cache = CacheEntries  # its name in snapshots of version 0.1
 
 
 class Answers(NamedTuple):
@@ -74,13 +75,13 @@ class Answers(NamedTuple):
     slot: np.ndarray
 
 
-def new_cache(capacity: int, seed: int) -> Cache:
+def new_cache(capacity: int, seed: int) -> CacheEntries:
     """An empty cache."""
     e64 = np.zeros((capacity + 1, 4), np.int64)
     meta = np.zeros(META, np.int64)
     meta[CAPACITY] = capacity
     buckets = np.zeros(power_of_two(2 * capacity), np.int32)
-    return Cache(e64, e64.view(np.int32), buckets, new_generators(seed), meta)
+    return CacheEntries(e64, e64.view(np.int32), buckets, new_generators(seed), meta)
 
 
 # What a policy can hook into. `slot` is an entry; USED is set before `used` and `entered` are called.

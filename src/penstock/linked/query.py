@@ -12,7 +12,7 @@ from penstock.linked.language.parser import parse_query
 
 if TYPE_CHECKING:
     from penstock.columns import Table
-    from penstock.linked.plan.plan import Plan
+    from penstock.linked.plan.plan import QueryPlan
     from penstock.linked.run.stats import LinkedRun
     from penstock.linked.run.stream import QueryState
 
@@ -175,9 +175,9 @@ class StreamQuery:
         >>> ps.StreamQuery.parse(text).run({"w": table}).rows.to_pylist()
         [{'a': 'a', 'b': 'b'}]
         """
-        from penstock.linked.run.whole import Options, run_query
+        from penstock.linked.run.whole import QueryOptions, run_query
 
-        options = Options(
+        options = QueryOptions(
             budget=budget,
             policy=policy,
             allocation=allocation,
@@ -233,7 +233,7 @@ class StreamQuery:
         )
 
 
-def warn_unbounded(plan: Plan, budget: Any) -> None:
+def warn_unbounded(plan: QueryPlan, budget: Any) -> None:
     """Warn if the context lets some triples never expire."""
     forever = plan.unbounded
     if not forever:

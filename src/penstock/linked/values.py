@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.errors import QueryError
-from penstock.linked.language.nodes import COMPARISONS, Call, Const, Expression, Var
+from penstock.linked.language.nodes import COMPARISONS, Call, ConstantTerm, Expression, Var
 from penstock.linked.terms import (
     BLANK,
     BOOLEAN,
@@ -85,17 +85,17 @@ def evaluate(expression: Expression, resolve: Resolve, terms: Terms) -> Column:
     """The values of an expression; `resolve` has the column of each variable, None if it is unbound.
 
     >>> import numpy as np
-    >>> from penstock.linked.language.nodes import Call, Const, Var
+    >>> from penstock.linked.language.nodes import Call, ConstantTerm, Var
     >>> from penstock.linked.terms import Terms, from_native
     >>> from penstock.linked.values import evaluate, from_numbers
-    >>> above = Call(">", (Var("x"), Const(from_native(1))))
+    >>> above = Call(">", (Var("x"), ConstantTerm(from_native(1))))
     >>> evaluate(above, {"x": from_numbers(np.array([1, 2]))}.get, Terms()).number.tolist()
     [0.0, 1.0]
     """
     if isinstance(expression, Var):
         found = resolve(expression.name)
         return _wrong(1) if found is None else found
-    if isinstance(expression, Const):
+    if isinstance(expression, ConstantTerm):
         return from_terms(np.array([terms.add(expression.term)]), terms)
     if expression.name == "bound":
         name = expression.arguments[0].name
@@ -298,10 +298,10 @@ def in_unit(expression: Expression, unit: str, bare: str | None, times: Any) -> 
 
     `bare` is the unit of bare numbers beside times that are timestamps; None: times are numbers themselves.
 
-    >>> from penstock.linked.language.nodes import Const
+    >>> from penstock.linked.language.nodes import ConstantTerm
     >>> from penstock.linked.terms import XSD, Term
     >>> from penstock.linked.values import in_unit
-    >>> in_unit(Const(Term("literal", "2", XSD + "second"), "second"), "ms", None, ()).term.text
+    >>> in_unit(ConstantTerm(Term("literal", "2", XSD + "second"), "second"), "ms", None, ()).term.text
     '2000'
     """
     return _measured(expression, unit, bare, times)[0]
@@ -309,10 +309,10 @@ def in_unit(expression: Expression, unit: str, bare: str | None, times: Any) -> 
 
 def _measured(expression: Expression, unit: str, bare: str | None, times: Any) -> tuple[Expression, bool]:
     """The expression in the unit, and whether it is an amount of it."""
-    if isinstance(expression, Const) and expression.unit:
+    if isinstance(expression, ConstantTerm) and expression.unit:
         amount = duration(f"{expression.term.text} {expression.unit}", unit)
         kind = "integer" if isinstance(amount, int) else "decimal"
-        return Const(
+        return ConstantTerm(
             Term("literal", str(amount) if kind == "integer" else f"{amount:.12f}", XSD + kind)
         ), True
     if not isinstance(expression, Call):
@@ -333,19 +333,19 @@ def _measured(expression: Expression, unit: str, bare: str | None, times: Any) -
 
 def _stamp_number(part: Any, timed: bool, unit: str) -> tuple[Any, bool]:
     """A constant dateTime as a number of a unit."""
-    if not isinstance(part, Const) or (worth := value_of(part.term)).kind not in (TIME, NAIVE):
+    if not isinstance(part, ConstantTerm) or (worth := value_of(part.term)).kind not in (TIME, NAIVE):
         return part, timed
     amount = worth.number * duration("1 microsecond", unit)
-    return Const(Term("literal", repr(float(amount)), XSD + "double")), True
+    return ConstantTerm(Term("literal", repr(float(amount)), XSD + "double")), True
 
 
 def _times(part: Any, factor: float) -> Any:
     """An expression without times, multiplied."""
     if isinstance(part, Call) and part.name in ("neg", "abs", "+", "-"):
         return dataclasses.replace(part, arguments=tuple(_times(one, factor) for one in part.arguments))
-    if isinstance(part, Const) and (worth := value_of(part.term)).kind in (EXACT, DOUBLE):
-        return Const(_amount(worth.number * factor))
-    return part if factor == 1 else Call("*", (part, Const(_amount(factor))))
+    if isinstance(part, ConstantTerm) and (worth := value_of(part.term)).kind in (EXACT, DOUBLE):
+        return ConstantTerm(_amount(worth.number * factor))
+    return part if factor == 1 else Call("*", (part, ConstantTerm(_amount(factor))))
 
 
 def _amount(number: float) -> Term:

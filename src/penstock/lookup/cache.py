@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.budget import Bytes, Tuples, budget_of
-from penstock.caching.cache import caching_policy, weighing_names
+from penstock.caching.arguments import caching_policy, weighing_names
 from penstock.columns import Table, column_names, row_count
 from penstock.errors import BudgetError, ColumnError, PenstockError, UnknownPolicyError, hint
 from penstock.lookup.events import to_events

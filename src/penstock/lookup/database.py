@@ -297,13 +297,13 @@ class Database:
         return {field.name: arrow_value(row.get(field.name), field.type) for field in schema}
 
     def _try(self, action: Any, failed: Any = lambda error: None) -> Any:
-        def told(error: Exception) -> None:
+        def count_failure(error: Exception) -> None:
             failed(error)
             if self._own and self._passing(error):
                 self.engine.dispose()  # drop lost connections
 
         try:
-            return self.retry.call(action, self._passing, told, reason_of)
+            return self.retry.call(action, self._passing, count_failure, reason_of)
         except _sqlalchemy().exc.SQLAlchemyError as error:
             reason = reason_of(error)
         raise FetchError(f"The database rejects the query: {reason}")  # not chained: its error contains keys

@@ -18,7 +18,7 @@ _HALVES = struct.Struct("<qq")
 
 
 @dataclass(frozen=True)
-class Keys:
+class RequestedKeys:
     """`code` has the number of each row's key in this batch, or -1 if any part of the key is null.
 
     `keys` are the distinct keys. A cache identifies a key by `ids`: the key itself if it is one whole number,
@@ -41,7 +41,7 @@ class Keys:
         return len(self.keys)
 
 
-def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Keys:
+def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> RequestedKeys:
     """Return the keys of a table in these columns; `whole` converts whole floats to whole numbers.
 
     >>> from penstock.lookup.keys import keys_of
@@ -62,7 +62,7 @@ def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Keys:
     ids, checks = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for i, key in enumerate(keys):
         ids[i], checks[i] = _id_and_check(key)
-    return Keys(code, keys, ids, checks)
+    return RequestedKeys(code, keys, ids, checks)
 
 
 def id_of(value: Any) -> int:

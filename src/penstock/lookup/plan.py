@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from penstock.caching.cache import Cache, caching_policy, entries_of
+from penstock.caching.arguments import caching_policy, entries_of
+from penstock.caching.cache import Cache
 from penstock.caching.run import requests_of
 from penstock.errors import PenstockError
 from penstock.extras import require

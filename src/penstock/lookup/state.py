@@ -17,20 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.budget import Bytes, Tuples
-from penstock.caching.cache import Cache
+from penstock.budget import Bytes
 from penstock.columns import Table
-from penstock.engine.cache_loop import Cache as Entries
+from penstock.engine.cache_loop import CacheEntries
 from penstock.errors import (
-    BudgetError,
     ColumnError,
     FetchError,
     MissingKeyError,
-    PenstockError,
     SnapshotError,
 )
+from penstock.lookup.budgeted_cache import COUNTS_SHARE, ENTRY_BYTES, SLACK, new_cache_for
 from penstock.lookup.events import to_events
-from penstock.lookup.keys import Keys, id_of, keys_of
+from penstock.lookup.keys import RequestedKeys, keys_of
 from penstock.lookup.source import Fetched, KeyRefusedError
 from penstock.lookup.stats import LookupStats
 from penstock.payload import row_bytes
@@ -40,10 +38,6 @@ from penstock.states.snapshot import pack, unpack
 if TYPE_CHECKING:
     from penstock.lookup.cache import LookupCache
 
-ENTRY_BYTES = 160  # bytes of an entry besides its row: index, ranking, row number, age
-SLACK = 1.25  # rows without an entry may take a fifth of all
-COUNTS_SHARE = 0.2  # share of a byte budget for key counts
-CHOOSING_SHARE = 0.05  # share of a byte budget for the small caches that choose a policy
 CHUNKS = 16  # Arrow pieces of the rows
 
 ABSENT = -1  # row number of a key that is not in the table
@@ -74,14 +68,14 @@ class LookupState:
 
     def __init__(self, spec: LookupCache, requests: Any = None) -> None:
         self.spec = spec
-        self._cache = _cache_of(spec, requests)
+        self._cache = new_cache_for(spec, requests)
         size = self._cache.capacity + 1
         self._place = np.full(size, ABSENT, np.int64)
         self._check = np.zeros(size, np.int64)
         self._since = np.zeros(size)  # when it was fetched
         self._cost = np.zeros(size)
         self._rows: pa.Table | None = None
-        self._told = LookupStats()  # counts that the cache itself does not keep
+        self._counts = LookupStats()  # counts that the cache itself does not keep
         self._guard = threading.Lock()  # fetches may run concurrently
 
     def process(self, events: Table, on: str | tuple[str, ...]) -> pa.Table:
@@ -120,13 +114,13 @@ class LookupState:
             aside = aside | (place == ABSENT)
         self._rows = rows
         self._answer(keys, aside, place, since, self._costs(keys, cost))
-        self._told.nulls += int(np.count_nonzero(keys.code < 0))
-        self._told.absent += int(np.count_nonzero(place[keys.code[keys.code >= 0]] == ABSENT))
+        self._counts.nulls += int(np.count_nonzero(keys.code < 0))
+        self._counts.absent += int(np.count_nonzero(place[keys.code[keys.code >= 0]] == ABSENT))
         out = self._joined(table, keys, place, rows)
         self._sweep()
         return out
 
-    def _known(self, keys: Keys) -> tuple[np.ndarray, np.ndarray]:
+    def _known(self, keys: RequestedKeys) -> tuple[np.ndarray, np.ndarray]:
         """Return the slot of each key, and whether to bypass the cache because another key has its id."""
         slot = self._cache.slots(keys.ids)
         aside = (slot > 0) & (self._check[slot] != keys.checks)
@@ -138,7 +132,7 @@ class LookupState:
             slot, aside = np.where(twin, 0, slot), aside | twin
         return slot, aside
 
-    def _fetch(self, keys: Keys, wanted: np.ndarray) -> Fetched | None:
+    def _fetch(self, keys: RequestedKeys, wanted: np.ndarray) -> Fetched | None:
         unknown = (
             self._rows is None and self.spec.source.schema is None
         )  # the columns, before the first fetch
@@ -147,7 +141,7 @@ class LookupState:
 
         def failed(error: Exception) -> None:
             with self._guard:
-                self._told.load_failures += 1
+                self._counts.load_failures += 1
 
         try:
             fetched = self.spec.source.fetch([keys.keys[i] for i in wanted.tolist()], failed)
@@ -157,42 +151,44 @@ class LookupState:
             return self._counted(fetched, keys, wanted)
         raise ColumnError(refused)
 
-    def _counted(self, fetched: Fetched, keys: Keys, wanted: np.ndarray) -> Fetched:
+    def _counted(self, fetched: Fetched, keys: RequestedKeys, wanted: np.ndarray) -> Fetched:
         if fetched.malformed:
             self._tell_malformed(len(fetched.malformed), _row(keys, int(wanted[min(fetched.malformed)])))
         if fetched.failed:
             first, reason = min(fetched.failed)
             self._tell_failed(len(fetched.failed), _row(keys, int(wanted[first])), reason)
-        self._told.malformed += len(fetched.malformed)
-        self._told.failed_keys += len(fetched.failed)
-        self._told.queries += fetched.queries
-        self._told.loads += len(wanted)
-        self._told.load_seconds += float(fetched.seconds.sum())
+        self._counts.malformed += len(fetched.malformed)
+        self._counts.failed_keys += len(fetched.failed)
+        self._counts.queries += fetched.queries
+        self._counts.loads += len(wanted)
+        self._counts.load_seconds += float(fetched.seconds.sum())
         return fetched
 
     def _tell_failed(self, count: int, where: str, reason: str) -> None:
-        told = f"The query fails for {count:,} of the keys, the first in {where}: {reason}"
+        problem = f"The query fails for {count:,} of the keys, the first in {where}: {reason}"
         if self.spec.malformed == "error":
             raise FetchError(
-                f'{told} (malformed="error"). Change the SELECT to avoid it, for example by NULLIF or CASE.'
+                f'{problem} (malformed="error"). Change the SELECT to avoid it, '
+                "for example by NULLIF or CASE."
             )
-        if not self._told.failed_keys:
+        if not self._counts.failed_keys:
             warnings.warn(
-                f"{told}. They have no row and are counted as `failed_keys`. Change the SELECT to avoid it, "
-                'for example by NULLIF or CASE; malformed="error" stops the run instead.',
+                f"{problem}. They have no row and are counted as `failed_keys`. Change the SELECT to avoid "
+                'it, for example by NULLIF or CASE; malformed="error" stops the run instead.',
                 stacklevel=5,
             )
 
     def _tell_malformed(self, count: int, where: str) -> None:
-        told = (
+        problem = (
             f"The table cannot read {count:,} of the requested keys, the first in "
             f"{where}: for example a text that is not a UUID in a UUID column"
         )
         if self.spec.malformed == "error":
-            raise FetchError(f'{told} (malformed="error").')
-        if not self._told.malformed:
+            raise FetchError(f'{problem} (malformed="error").')
+        if not self._counts.malformed:
             warnings.warn(
-                f'{told}. They have no row and are counted as `malformed`; malformed="error" rejects them.',
+                f"{problem}. They have no row and are counted as `malformed`; "
+                'malformed="error" rejects them.',
                 stacklevel=5,
             )
 
@@ -207,14 +203,14 @@ class LookupState:
             return fetched.rows, 0
         return pa.concat_tables([self._rows, fetched.rows], promote_options="permissive"), self._rows.num_rows
 
-    def _refuse_values(self, keys: Keys) -> None:
+    def _refuse_values(self, keys: RequestedKeys) -> None:
         if self.spec.policy.needs_whole_stream and np.isnan(keys.values).any():
             raise ColumnError(
                 f"{self.spec.policy.name}: the model is for numbers, but some keys are not "
                 "numbers. Use Stationary, or no model."
             )
 
-    def _refuse_missing(self, keys: Keys, place: np.ndarray) -> None:
+    def _refuse_missing(self, keys: RequestedKeys, place: np.ndarray) -> None:
         if self.spec.missing != "error":
             return
         if (keys.code < 0).any():
@@ -224,7 +220,7 @@ class LookupState:
             where = _row(keys, int(lost[0]))
             raise MissingKeyError(f'No row for the key of {where} (missing="error").')
 
-    def _costs(self, keys: Keys, measured: np.ndarray) -> np.ndarray | None:
+    def _costs(self, keys: RequestedKeys, measured: np.ndarray) -> np.ndarray | None:
         """Return the cost of a miss of each key."""
         cost = self.spec.cost
         if cost is None:
@@ -238,12 +234,17 @@ class LookupState:
         return np.array([float(cost(key)) for key in plain])
 
     def _answer(
-        self, keys: Keys, aside: np.ndarray, place: np.ndarray, since: np.ndarray, costs: np.ndarray | None
+        self,
+        keys: RequestedKeys,
+        aside: np.ndarray,
+        place: np.ndarray,
+        since: np.ndarray,
+        costs: np.ndarray | None,
     ) -> None:
         """Pass every request through the cache, and update the entries."""
         code = keys.code[keys.code >= 0]
         asked = code[~aside[code]]
-        self._told.misses += len(code) - len(asked)
+        self._counts.misses += len(code) - len(asked)
         sizes = self._sizes(keys, place)[asked] if isinstance(self.spec.budget, Bytes) else None
         found = self._cache.request(
             keys.ids[asked],
@@ -259,7 +260,7 @@ class LookupState:
         if costs is not None:
             self._cost[slots] = costs[holds]
 
-    def _sizes(self, keys: Keys, place: np.ndarray) -> np.ndarray:
+    def _sizes(self, keys: RequestedKeys, place: np.ndarray) -> np.ndarray:
         """Return the bytes of each key's entry."""
         sizes = np.full(keys.count, ENTRY_BYTES, np.int64)
         there = np.flatnonzero(place >= 0)
@@ -267,7 +268,9 @@ class LookupState:
             sizes[there] += row_bytes(self._rows.take(pa.array(place[there])))
         return sizes
 
-    def _joined(self, table: pa.Table, keys: Keys, place: np.ndarray, rows: pa.Table | None) -> pa.Table:
+    def _joined(
+        self, table: pa.Table, keys: RequestedKeys, place: np.ndarray, rows: pa.Table | None
+    ) -> pa.Table:
         """Return the events with their rows."""
         at = np.append(place, ABSENT)[keys.code]  # a null key takes the last one
         if self.spec.missing == "drop":
@@ -287,7 +290,7 @@ class LookupState:
         """Remove the rows of evicted keys."""
         if self._rows is None:
             return
-        live = self._cache.held
+        live = self._cache.live
         mine = live[self._place[live] >= 0]
         pieces = max((column.num_chunks for column in self._rows.columns), default=0)
         budget = self.spec.budget
@@ -300,22 +303,22 @@ class LookupState:
     @property
     def stats(self) -> LookupStats:
         """The counts so far."""
-        told, cache = self._told, self._cache
+        counts, cache = self._counts, self._cache
         rows = 0 if self._rows is None else self._rows.nbytes
         choosing = 0 if cache.follower is None else cache.follower.bytes
         return LookupStats(
             hits=cache.hits,
-            misses=cache.misses + told.misses,
-            queries=told.queries,
-            nulls=told.nulls,
-            absent=told.absent,
-            malformed=told.malformed,
-            failed_keys=told.failed_keys,
+            misses=cache.misses + counts.misses,
+            queries=counts.queries,
+            nulls=counts.nulls,
+            absent=counts.absent,
+            malformed=counts.malformed,
+            failed_keys=counts.failed_keys,
             evicted=cache.evicted,
             refused=cache.refused,
-            loads=told.loads,
-            load_failures=told.load_failures,
-            load_seconds=told.load_seconds,
+            loads=counts.loads,
+            load_failures=counts.load_failures,
+            load_seconds=counts.load_seconds,
             cached_records=len(cache),
             cached_bytes=rows + ENTRY_BYTES * len(cache) + choosing,
             choice=cache.choice,
@@ -338,7 +341,7 @@ class LookupState:
             "check": self._check,
             "since": self._since,
             "cost": self._cost,
-            "told": vars(self._told),
+            "told": vars(self._counts),
             "place": self._place if rows else np.where(self._place >= 0, UNLOADED, self._place),
             "rows": _to_bytes(self._rows) if rows and self._rows is not None else None,
         }
@@ -346,7 +349,7 @@ class LookupState:
 
     def restore(self, data: bytes) -> LookupState:
         """Continue from a snapshot of the same lookup; the current content is replaced."""
-        identity, entries, policy, extra = unpack(data, LookupIdentity, Entries)
+        identity, entries, policy, extra = unpack(data, LookupIdentity, CacheEntries)
         with looked_over():
             if identity != self._identity:
                 raise SnapshotError(f"The snapshot is of another lookup: {identity}, not {self._identity}.")
@@ -354,12 +357,12 @@ class LookupState:
             fresh = [self._place, self._check, self._since, self._cost]
             check_shapes(tuple(kept), tuple(fresh), "the entries")
             rows = None if extra["rows"] is None else _from_bytes(extra["rows"])
-            told = LookupStats(**extra["told"])
+            counts = LookupStats(**extra["told"])
             self._cache.parts = (entries, policy, extra["room"])
             last = -1 if rows is None else rows.num_rows - 1
-            check_within(kept[0][self._cache.held], UNLOADED, last, "the row of an entry")
+            check_within(kept[0][self._cache.live], UNLOADED, last, "the row of an entry")
         self._place, self._check, self._since, self._cost = kept
-        self._told, self._rows = told, rows
+        self._counts, self._rows = counts, rows
         return self
 
     @property
@@ -370,43 +373,18 @@ class LookupState:
     def check(self) -> None:
         """Assert the invariants: those of the cache, and that every entry's row exists."""
         self._cache.check()
-        held = self._cache.held
+        live = self._cache.live
         rows = 0 if self._rows is None else self._rows.num_rows
-        assert (self._place[held] < rows).all(), "an entry points behind the rows"
-        known = self._place[held][self._place[held] >= 0]
+        assert (self._place[live] < rows).all(), "an entry points behind the rows"
+        known = self._place[live][self._place[live] >= 0]
         assert len(np.unique(known)) == len(known), "two entries have one row"
         if isinstance(self.spec.budget, Bytes):
             assert self.stats.cached_bytes <= self.spec.budget.n, "the budget is exceeded"
 
 
-def _row(keys: Keys, number: int) -> str:
+def _row(keys: RequestedKeys, number: int) -> str:
     """Describe where a key is first requested, without the key itself, since logs have many readers."""
     return f"row {int(np.argmax(keys.code == number))} of the batch"
-
-
-def _cache_of(spec: LookupCache, requests: Any) -> Cache:
-    """Return the cache for a budget in entries or bytes."""
-    options: dict[str, Any] = {"requests": requests, "seed": spec.seed, "costs": spec.cost is not None}
-    options["number"] = lambda value: np.int64(id_of(value))
-    if spec.policy.needs_future and requests is None:
-        raise PenstockError(
-            f"{spec.policy.name} needs all requests in advance: use run(), or another policy."
-        )
-    if isinstance(spec.budget, Tuples):
-        return Cache(spec.policy, spec.budget, **options)
-    counts = int(COUNTS_SHARE * spec.budget.n) if spec.policy.counts_keys else 0
-    choosing = int(CHOOSING_SHARE * spec.budget.n) if spec.policy.chooses else 0
-    limit = int((spec.budget.n - counts - choosing) / SLACK) - 64 * ENTRY_BYTES // 8
-    if limit < ENTRY_BYTES:
-        raise BudgetError(f"{spec.budget} is too small for one entry; give at least 4 KiB.")
-    return Cache(
-        spec.policy,
-        Tuples(max(1, limit // ENTRY_BYTES)),
-        limit=limit,
-        count_bytes=counts or None,
-        choosing_bytes=choosing,
-        **options,
-    )
 
 
 def _to_bytes(table: pa.Table) -> bytes:

@@ -6,8 +6,8 @@
 [{'a': 0, 'c': 1}]
 """
 
-from penstock.patterns.compile.span import Span
 from penstock.patterns.language.nodes import And, Attr, Compare, E, Not, Or, Seq
+from penstock.patterns.language.span import Span
 from penstock.patterns.options import STRATEGIES
 from penstock.patterns.pattern import Pattern
 from penstock.patterns.pattern_set import PatternSet

@@ -13,8 +13,8 @@ import pandas as pd
 from penstock.columns import Table, column, column_names, row_count, text_codes, times_of
 from penstock.errors import ColumnError, hint
 from penstock.patterns.compile.analysis import Analysis
-from penstock.patterns.compile.span import Span
 from penstock.patterns.compile.values import NOTHING, Values, check_kinds, values_of
+from penstock.patterns.language.span import Span
 from penstock.window import warn_unit, window_of
 
 WIDEST = 2**63 - 1  # wider than the difference of any two times
@@ -28,7 +28,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
+class EventBatch:
     """Events of the types of the patterns, in the order (time, arrival).
 
     Windows are measured along an axis: the times (`False`) or the positions in the stream (`True`). A batch
@@ -66,7 +66,7 @@ def batch_of(
     time_column: str,
     unit: str,
     first_row: int = 0,
-) -> Batch:
+) -> EventBatch:
     """Bring a table of events into stream order; events of other types are left out."""
     names, attributes = column_names(events), attribute_names(members)
     for name in (type_column, time_column, *attributes):
@@ -90,7 +90,7 @@ def batch_of(
     axes = {
         by_events: first_row + np.flatnonzero(matter) if by_events else time[rows] for by_events in wanted
     }
-    return Batch(
+    return EventBatch(
         axes=axes,
         types=kinds[rows],
         rows=rows + first_row,
@@ -111,7 +111,7 @@ def _warn_unit(members: Sequence[Member], unit: str, time: np.ndarray) -> None:
             return
 
 
-def kinds_with(batch: Batch, before: dict[str, str], members: Sequence[Member]) -> dict[str, str]:
+def kinds_with(batch: EventBatch, before: dict[str, str], members: Sequence[Member]) -> dict[str, str]:
     """Return the kinds of all columns so far; raise if one has changed or two cannot be compared."""
     kinds = dict(before)
     for name, values in batch.columns.items():

@@ -10,18 +10,29 @@ import numpy as np
 
 from penstock.budget import Bytes, budget_of
 from penstock.errors import BudgetError, ColumnError, EventLimitError, PatternError, hint
-from penstock.patterns.columnar.quota import Quota
+from penstock.patterns.quota import Quota
 from penstock.patterns.result import PatternStats
-from penstock.policies import get
+from penstock.policies import Policy, caching_names, get
 from penstock.units import time_unit
 
 STRATEGIES = ("columnar", "semantic", "object", "iterative")
 CACHING = ("object", "semantic")
-CACHE_POLICIES = ("fifo", "rand", "lru", "lfu", "gdj", "clock", "clock-exp")
+
+
+def manages_pattern_caches(policy: Policy) -> bool:
+    """Whether a policy can manage the caches of a pattern: all that it knows is what it has in memory.
+
+    >>> from penstock import policies
+    >>> from penstock.patterns.options import manages_pattern_caches
+    >>> [name for name in policies.caching_names() if manages_pattern_caches(policies.get(name))]
+    ['fifo', 'rand', 'lru', 'lfu', 'gdj', 'clock', 'clock-exp']
+    """
+    needs_more = policy.chooses or policy.needs_future or policy.reads_values or policy.counts_keys
+    return policy.caches and not needs_more
 
 
 @dataclass(frozen=True)
-class Options:
+class PatternOptions:
     """The options of a pattern run."""
 
     type: str = "type"
@@ -72,9 +83,12 @@ class Options:
                 )
         if self.policy is not None:
             object.__setattr__(self, "policy", get(self.policy))
-            named = self.policy.name
-            if named not in CACHE_POLICIES:
-                raise PatternError(f"policy={named!r} cannot manage a cache{hint(named, CACHE_POLICIES)}")
+            if not manages_pattern_caches(self.policy):
+                named = self.policy.name
+                fit = [name for name in caching_names() if manages_pattern_caches(get(name))]
+                raise PatternError(
+                    f"policy={named!r} cannot manage the caches of a pattern{hint(named, fit)}"
+                )
         for name in ("policy", "seed"):
             if getattr(self, name) is not None and self.budget is None:
                 raise PatternError(
@@ -106,16 +120,16 @@ class Options:
         }
 
     @classmethod
-    def from_plain(cls, given: dict[str, Any]) -> Options:
+    def from_plain(cls, given: dict[str, Any]) -> PatternOptions:
         """The inverse of `plain`; snapshots of earlier versions name unused policies and seeds."""
         if given["strategy"] not in CACHING or given["budget"] is None:
             given = given | {"budget": None, "policy": None, "seed": None}
         return cls(**given)
 
 
-def limit_error(held: int, most: int, spans: str) -> EventLimitError:
+def limit_error(events: int, most: int, spans: str) -> EventLimitError:
     """Return the error for more events within a window than `max_events` allows."""
     return EventLimitError(
-        f"The window contains {held:,} events, but max_events is {most:,}; allow more, or use a shorter "
+        f"The window contains {events:,} events, but max_events is {most:,}; allow more, or use a shorter "
         f"window than {spans}."
     )

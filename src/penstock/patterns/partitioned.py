@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from penstock.patterns.batch import Member, type_names
-from penstock.patterns.columnar.quota import Quota
-from penstock.patterns.columnar.search import Marks
+from penstock.patterns.columnar.events import Shared
+from penstock.patterns.columnar.search import EventMarks
 from penstock.patterns.columnar.search_kernel import partition_window_ends
 from penstock.patterns.columnar.strategy import Search
 from penstock.patterns.compile.values import Values
 from penstock.patterns.options import limit_error
 from penstock.patterns.pattern import Pattern
-from penstock.patterns.published.events import Shared
+from penstock.patterns.quota import Quota
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class PartitionedSearch:
         )
         self._check_limit(first_in, events.new)
         if self.settles:
-            marks = Marks(self._settled(events), None)
+            marks = EventMarks(self._settled(events), None)
         else:
-            marks = Marks(np.ones(len(events), bool), events.new)
+            marks = EventMarks(np.ones(len(events), bool), events.new)
         _, positions = self.search.positions(
             events.axis,
             width,
@@ -111,6 +111,6 @@ class PartitionedSearch:
         if self.max_events is None or not new.any():
             return
         reach = first_in if self.search.reach == 1 else first_in[first_in]
-        held = int((np.arange(len(reach)) - reach)[new].max()) + 1
-        if held > self.max_events:
-            raise limit_error(held, self.max_events, str(self.pattern.within))
+        most_events = int((np.arange(len(reach)) - reach)[new].max()) + 1
+        if most_events > self.max_events:
+            raise limit_error(most_events, self.max_events, str(self.pattern.within))

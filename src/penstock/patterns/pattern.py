@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PatternError
 from penstock.patterns.compile.analysis import Analysis, analyse
 from penstock.patterns.compile.show import explain, to_dot
-from penstock.patterns.compile.span import Span, span_of
-from penstock.patterns.language.nodes import Attr, E, Group, Item, Part
+from penstock.patterns.language.nodes import Attr, E, Group, Part, ReturnItem
 from penstock.patterns.language.parser import parse_pattern
-from penstock.patterns.options import Options
+from penstock.patterns.language.span import Span, span_of
+from penstock.patterns.options import PatternOptions
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -50,7 +50,7 @@ class Pattern:
 
     expression: Part
     within: Span
-    returns: tuple[Item, ...] = ()
+    returns: tuple[ReturnItem, ...] = ()
     analysis: Analysis = field(init=False, repr=False, compare=False)
 
     def __init__(self, expression: Part, within: Any = None, returns: Any = ()) -> None:
@@ -187,7 +187,7 @@ class Pattern:
 
         return PatternState(
             self,
-            Options(
+            PatternOptions(
                 type=type,
                 time=time,
                 strategy=strategy,
@@ -202,19 +202,19 @@ class Pattern:
         )
 
 
-def _items(given: Any) -> tuple[Item, ...]:
+def _items(given: Any) -> tuple[ReturnItem, ...]:
     """Parse RETURN items from texts, attributes or items."""
-    if not isinstance(given, str | Attr | Item | Iterable):
+    if not isinstance(given, str | Attr | ReturnItem | Iterable):
         raise PatternError(f"returns takes variables such as 'a' or 'a.price AS paid'; {given!r} was given.")
-    parts = [given] if isinstance(given, str | Attr | Item) else list(given)
-    items: list[Item] = []
+    parts = [given] if isinstance(given, str | Attr | ReturnItem) else list(given)
+    items: list[ReturnItem] = []
     for part in parts:
         if isinstance(part, str):
             _, _, found = parse_pattern(f"PATTERN A WITHIN 1 RETURN {part}")
             items += found
         elif isinstance(part, Attr):
-            items.append(Item(part))
-        elif isinstance(part, Item):
+            items.append(ReturnItem(part))
+        elif isinstance(part, ReturnItem):
             items.append(part)
         else:
             raise PatternError(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PatternError, hint
-from penstock.patterns.options import Options
+from penstock.patterns.options import PatternOptions
 from penstock.patterns.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ class PatternSet:
         """
         from penstock.patterns.state import PatternSetState
 
-        known = [field.name for field in dataclasses.fields(Options)]
+        known = [field.name for field in dataclasses.fields(PatternOptions)]
         for name in options:
             if name not in known:
                 raise PatternError(f"There is no option {name!r}{hint(name, known)}")
-        return PatternSetState(self.patterns, Options(type=type, time=time, **options))
+        return PatternSetState(self.patterns, PatternOptions(type=type, time=time, **options))
 
 
 def _numbered(patterns: Iterable[Pattern | str]) -> Iterable[tuple[str, Pattern | str]]:

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from penstock.columns import Table
 from penstock.errors import ColumnError, PatternError, PenstockError, SnapshotError
-from penstock.patterns.batch import Batch, Member, attribute_names, batch_of, kinds_with, width_of
-from penstock.patterns.columnar.quota import Quota
-from penstock.patterns.columnar.returned import Kept
+from penstock.patterns.batch import EventBatch, Member, attribute_names, batch_of, kinds_with, width_of
 from penstock.patterns.columnar.search_kernel import window_ends
-from penstock.patterns.columnar.strategy import Columnar, Found
+from penstock.patterns.columnar.strategy import Columnar
 from penstock.patterns.compile.values import NOTHING, Values
 from penstock.patterns.language.nodes import Attr
-from penstock.patterns.options import Options, limit_error
+from penstock.patterns.options import PatternOptions, limit_error
+from penstock.patterns.quota import FoundMatches, Quota
 from penstock.patterns.result import PatternRun, PatternStats
+from penstock.patterns.returned import Kept
 from penstock.patterns.snapshot import pack, unpack
 from penstock.payload import to_arrow
 from penstock.policies import get as get_policy
@@ -32,7 +32,7 @@ FARTHEST = 2**62  # differences of times fit into 64 bits
 Attribute = Callable[[str, np.ndarray], pa.ChunkedArray]
 
 
-def backend_of(members: list[Member], options: Options) -> Any:
+def backend_of(members: list[Member], options: PatternOptions) -> Any:
     """Return the strategy of the options, ready for its first batch."""
     if options.strategy == "columnar":
         return Columnar(members)
@@ -66,7 +66,7 @@ class PatternSetState:
     [{'A': 2}]
     """
 
-    def __init__(self, patterns: dict[str, Pattern], options: Options) -> None:
+    def __init__(self, patterns: dict[str, Pattern], options: PatternOptions) -> None:
         self.patterns, self.options = patterns, options
         self.members = [Member(each.analysis, each.within) for each in patterns.values()]
         self.backend = backend_of(self.members, options)
@@ -125,7 +125,7 @@ class PatternSetState:
         found = self._timed(lambda quotas: self.backend.process(batch, quotas))
         late = self._timed(lambda quotas: self.backend.finish(batch.unit, quotas))
         both = [
-            Found(0, np.concatenate([some.rows, more.rows]) if len(more.rows) else some.rows)
+            FoundMatches(0, np.concatenate([some.rows, more.rows]) if len(more.rows) else some.rows)
             for some, more in zip(found, late, strict=True)
         ]
         source = to_arrow(events) if self.kept.names else None
@@ -143,10 +143,10 @@ class PatternSetState:
             raise PatternError("The stream has ended with finish(); start a new state for another stream.")
 
     @staticmethod
-    def _none(member: Member) -> Found:
-        return Found(0, np.empty((0, len(member.analysis.columns)), np.int64))
+    def _none(member: Member) -> FoundMatches:
+        return FoundMatches(0, np.empty((0, len(member.analysis.columns)), np.int64))
 
-    def _nothing(self, end: Any) -> Batch:
+    def _nothing(self, end: Any) -> EventBatch:
         """Return a batch without events that ends at a time."""
         empty = np.empty(0, np.int64)
         columns = {name: Values(NOTHING, empty, empty.astype(bool)) for name in attribute_names(self.members)}
@@ -154,9 +154,9 @@ class PatternSetState:
         kind = np.float64 if isinstance(end, float) else np.int64
         axes = {by_events: np.empty(0, np.int64 if by_events else kind) for by_events in wanted}
         ends = {by_events: self.events if by_events else end for by_events in wanted}
-        return Batch(axes, empty, empty, columns, 0, self.unit or "ms", ends)
+        return EventBatch(axes, empty, empty, columns, 0, self.unit or "ms", ends)
 
-    def _batch(self, events: Table) -> Batch:
+    def _batch(self, events: Table) -> EventBatch:
         options = self.options
         batch = batch_of(events, self.members, options.type, options.time, options.unit, self.events)
         kinds = kinds_with(batch, self.kinds, self.members)
@@ -181,7 +181,7 @@ class PatternSetState:
         self.kinds = kinds
         return batch
 
-    def _timed(self, work: Callable[[list[Quota]], list[Found]]) -> list[Found]:
+    def _timed(self, work: Callable[[list[Quota]], list[FoundMatches]]) -> list[FoundMatches]:
         every = list(self.stats.values())
         quotas = [self.options.quota(each) for each in every]
         began = clock.perf_counter()
@@ -193,27 +193,27 @@ class PatternSetState:
             stats.events = self.events
             stats.matches += each.count
             stats.cut += each.count - len(each.rows) if not self.options.count_only else 0
-            stats.held, stats.peak_events = self.backend.held, self.backend.peak
+            stats.held, stats.peak_events = self.backend.buffered, self.backend.peak
             stats.add(figures)
         return found
 
-    def _check_limit(self, batch: Batch) -> None:
+    def _check_limit(self, batch: EventBatch) -> None:
         """Reject a batch if a window at one of its events would contain more than allowed."""
         most = self.options.max_events
         if most is None or not len(batch):
             return
-        first = np.full(self.backend.held + len(batch), len(batch) + self.backend.held)
+        first = np.full(self.backend.buffered + len(batch), len(batch) + self.backend.buffered)
         for member, windows in zip(self.members, self.backend.windows, strict=True):
             by_events = member.span.events
             axis = np.concatenate([self.backend.axis(by_events), batch.axes[by_events]])
             mine, _ = window_ends(axis, width_of(member.span, batch.unit, axis))
             first = np.minimum(first, mine if windows == 1 else mine[mine])
-        held = int((np.arange(len(first)) - first)[self.backend.held :].max()) + 1
-        if held > most:
+        most_events = int((np.arange(len(first)) - first)[self.backend.buffered :].max()) + 1
+        if most_events > most:
             spans = " or ".join(sorted({str(each.within) for each in self.patterns.values()}))
-            raise limit_error(held, most, spans)
+            raise limit_error(most_events, most, spans)
 
-    def _tables(self, found: list[Found], attribute: Attribute) -> dict[str, pa.Table]:
+    def _tables(self, found: list[FoundMatches], attribute: Attribute) -> dict[str, pa.Table]:
         return {
             name: _table(pattern, each.rows, attribute)
             for (name, pattern), each in zip(self.patterns.items(), found, strict=True)
@@ -240,14 +240,14 @@ class PatternSetState:
         )
 
     @classmethod
-    def restore(cls, data: bytes, options: Options | None = None) -> PatternSetState:
+    def restore(cls, data: bytes, options: PatternOptions | None = None) -> PatternSetState:
         """Return a state from its snapshot; `options` of the same strategy replace those in it."""
         from penstock.patterns.pattern import Pattern
 
         content = unpack(data)
         try:
             patterns = {name: Pattern.parse(text) for name, text in content["patterns"].items()}
-            state = cls(patterns, options or Options.from_plain(content["options"]))
+            state = cls(patterns, options or PatternOptions.from_plain(content["options"]))
             state.stats = {name: PatternStats(**stats) for name, stats in content["stats"].items()}
             state.events, state.unit, state.last = content["events"], content["unit"], content["last"]
             state.kept.load(content["kept"], content["kept_rows"])
@@ -263,8 +263,8 @@ class PatternSetState:
         """Assert the invariants of the state."""
         for stats in self.stats.values():
             assert 0 <= stats.cut <= stats.matches
-            assert stats.held == self.backend.held
-        assert len(self.backend.live_rows) == self.backend.held
+            assert stats.held == self.backend.buffered
+        assert len(self.backend.live_rows) == self.backend.buffered
         self.backend.check()
 
 
@@ -287,7 +287,7 @@ class PatternState:
     []
     """
 
-    def __init__(self, pattern: Pattern, options: Options) -> None:
+    def __init__(self, pattern: Pattern, options: PatternOptions) -> None:
         self._set = PatternSetState({ONLY: pattern}, options)
 
     @property
@@ -296,7 +296,7 @@ class PatternState:
         return self._set.backend
 
     @property
-    def options(self) -> Options:
+    def options(self) -> PatternOptions:
         """The options of the run."""
         return self._set.options
 
@@ -340,7 +340,7 @@ class PatternState:
         return self._set.snapshot()
 
     @classmethod
-    def restore(cls, data: bytes, options: Options | None = None) -> PatternState:
+    def restore(cls, data: bytes, options: PatternOptions | None = None) -> PatternState:
         """Return a state from its snapshot; `options` of the same strategy replace those in it."""
         state = cls.__new__(cls)
         state._set = PatternSetState.restore(data, options)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from penstock.errors import PolicyOptionError
 from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.candidates import can_be_candidate
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Auto(Policy):
         self.require(fine, "candidates", "names of policies")
         object.__setattr__(self, "candidates", tuple(_inner(each) for each in given))
         for policy in self.among():
-            if not can_be_candidate(policy):
+            if not can_be_candidate(policy, "join"):
                 raise PolicyOptionError(
                     f"auto: {policy.name} cannot be a candidate; use compiled policies that need neither the "
                     "future nor a model and can manage one pool."
@@ -90,18 +91,6 @@ class Auto(Policy):
     def build(self, setting: Setting) -> Any:
         """Build the state of the first candidate; the others are built when they take over."""
         return self.among()[0].build(setting)
-
-
-def can_be_candidate(policy: Policy) -> bool:
-    """Whether `auto` can follow a policy in a join.
-
-    >>> from penstock import policies
-    >>> from penstock.policies.auto import can_be_candidate
-    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("age"))
-    (True, False)
-    """
-    unfit = policy.chooses or policy.needs_future or policy.needs_model or policy.reads_values
-    return not unfit and policy.joins and policy.compiled and policy.unified and policy.counts_bytes
 
 
 def _inner(candidate: str | Policy) -> str:

@@ -160,7 +160,7 @@ def unusable(folder: Path, error: OSError) -> QueueError:
     )
 
 
-def disk_error(folder: Path, error: OSError, told: str, taken: int = 0) -> QueueDiskError:
+def disk_error(folder: Path, error: OSError, consequence: str, taken: int = 0) -> QueueDiskError:
     """Return the error for a failed write.
 
     >>> import errno
@@ -171,7 +171,9 @@ def disk_error(folder: Path, error: OSError, told: str, taken: int = 0) -> Queue
     """
     state = "is full" if error.errno in _FULL else "cannot be written"
     found = QueueDiskError(
-        f"The disk of the queue in '{folder}' {state} ({error.strerror or error}). {told}", error.errno, taken
+        f"The disk of the queue in '{folder}' {state} ({error.strerror or error}). {consequence}",
+        error.errno,
+        taken,
     )
     found.__cause__ = error
     return found

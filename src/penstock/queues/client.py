@@ -116,11 +116,11 @@ class QueueClient:
             except _ANY as error:
                 raise self._error(error) from error
 
-    def _error(self, error: Exception, told: str = "") -> QueueError:
+    def _error(self, error: Exception, problem: str = "") -> QueueError:
         """Convert an error of the server, or of something that is not a queue server."""
         said = _first_line(error)
         if isinstance(error, flight.FlightServerError):
-            return QueueError(f"{said}{told}")
+            return QueueError(f"{said}{problem}")
         if isinstance(error, _STRANGERS):
             given = "the given one is wrong" if self._token else "none was given"
             return QueueError(
@@ -128,11 +128,11 @@ class QueueClient:
                 "the server's --token-file or PENSTOCK_QUEUE_TOKEN."
             )
         if isinstance(error, _SILENCE):
-            return QueueError(f"The server at {self.location} does not answer: {said}{told}")
+            return QueueError(f"The server at {self.location} does not answer: {said}{problem}")
         said = said or type(error).__name__
         return QueueError(
             f"The server at {self.location} does not answer like a queue server ({said}). "
-            f"Is it `penstock queues serve`, and is TLS enabled on both sides or on neither?{told}"
+            f"Is it `penstock queues serve`, and is TLS enabled on both sides or on neither?{problem}"
         )
 
     def queues(self) -> list[str]:
@@ -330,10 +330,10 @@ class _Waits:
     def pause(self, error: Exception) -> None:
         """Wait before the next attempt, or raise the last error."""
         if time.monotonic() > self.end:
-            told = f"The server at {self.location} has not answered for {self.patience:g} s"
+            problem = f"The server at {self.location} has not answered for {self.patience:g} s"
             if isinstance(error, pa.ArrowException) and not isinstance(error, flight.FlightError):
-                told = f"{told}, or not like a queue server"
-            raise QueueError(f"{told}: {_first_line(error)}") from error
+                problem = f"{problem}, or not like a queue server"
+            raise QueueError(f"{problem}: {_first_line(error)}") from error
         time.sleep(self.next)
         self.next = min(1.0, 2 * self.next)
 

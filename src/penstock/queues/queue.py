@@ -13,13 +13,13 @@ from penstock.queues.planning.planners import Planner
 from penstock.queues.stats import QueueStats, Recovery
 from penstock.queues.store.disk import Disk
 from penstock.queues.store.lanes import Lane
-from penstock.queues.store.store import Store
+from penstock.queues.store.store import QueueStore
 
 
 class OneQueue:
     """One queue: the base of `SpillQueue` and of the members of `SpillQueues`."""
 
-    _store: Store
+    _store: QueueStore
     _lane: Lane
 
     def put(self, item: Any, timeout: float | None = None) -> bool:
@@ -146,7 +146,7 @@ class OneQueue:
 class _Folder:
     """Common base of one or several queues in a folder."""
 
-    _store: Store
+    _store: QueueStore
 
     @property
     def recovery(self) -> Recovery:
@@ -219,7 +219,7 @@ class SpillQueue(OneQueue, _Folder):
         salvage: bool = False,
         disk: Disk | None = None,
     ) -> None:
-        self._store = Store(path, 1, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
+        self._store = QueueStore(path, 1, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
         self._lane = self._store.lanes[0]
 
     def __enter__(self) -> SpillQueue:
@@ -232,7 +232,7 @@ class SpillQueue(OneQueue, _Folder):
 
 
 class _Member(OneQueue):
-    def __init__(self, store: Store, lane: Lane) -> None:
+    def __init__(self, store: QueueStore, lane: Lane) -> None:
         self._store, self._lane = store, lane
 
 
@@ -264,7 +264,9 @@ class SpillQueues(_Folder):
         disk: Disk | None = None,
     ) -> None:
         number = positive_number(queues)
-        self._store = Store(path, number, memory, policy, durable, disk_limit, on_full, schema, salvage, disk)
+        self._store = QueueStore(
+            path, number, memory, policy, durable, disk_limit, on_full, schema, salvage, disk
+        )
         self._members = [_Member(self._store, lane) for lane in self._store.lanes]
 
     def __getitem__(self, queue: int) -> OneQueue:

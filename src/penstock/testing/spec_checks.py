@@ -7,10 +7,8 @@ import dataclasses
 import pickle
 
 from penstock import policies
-from penstock.caching import follower as caches
-from penstock.linked.run import follower as queries
 from penstock.policies import Policy
-from penstock.policies import auto as joins
+from penstock.policies.candidates import OPERATORS, can_be_candidate
 from penstock.testing.expectation import expect
 
 
@@ -58,17 +56,13 @@ def check_spec_survives(policy: Policy) -> None:
 
 def check_candidate(policy: Policy) -> None:
     """Where `auto` would try its class by default, `auto` can follow it."""
-    able = {
-        "join": joins.can_be_candidate,
-        "cache": caches.can_be_candidate,
-        "query": queries.can_be_candidate,
-    }
     operators = vars(type(policy)).get("candidate_for", {})
-    unknown = ", ".join(sorted(set(operators) - set(able)))
-    expect(not unknown, f"candidate_for names {unknown}; allowed: {', '.join(able)}")
+    unknown = ", ".join(sorted(set(operators) - set(OPERATORS)))
+    expect(not unknown, f"candidate_for names {unknown}; allowed: {', '.join(OPERATORS)}")
     for operator in operators:
         expect(
-            able[operator](type(policy)()), f"it cannot be a candidate of auto for the operator {operator}"
+            can_be_candidate(type(policy)(), operator),
+            f"it cannot be a candidate of auto for the operator {operator}",
         )
 
 

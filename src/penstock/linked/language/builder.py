@@ -8,7 +8,15 @@ from typing import Any
 from lark import Token, Transformer, v_args
 
 from penstock.errors import QueryError, hint, pointed
-from penstock.linked.language.nodes import Call, Const, Expression, Item, Pattern, Query, Var
+from penstock.linked.language.nodes import (
+    Call,
+    ConstantTerm,
+    Expression,
+    Query,
+    SelectItem,
+    TriplePattern,
+    Var,
+)
 from penstock.linked.language.semantic_checks import checked, distances
 from penstock.linked.terms import DOUBLE, EXACT, RDF_TYPE, XSD, Term, string, value_of
 
@@ -60,53 +68,53 @@ class Builder(Transformer[Token, Any]):
     def variable(self, token: Token) -> Var:
         return Var(str(token)[1:])
 
-    def iri(self, token: Token) -> Const:
+    def iri(self, token: Token) -> ConstantTerm:
         if len(token) == 2:
             raise _named("an IRI that is not empty", token, self.text)
-        return Const(Term("iri", str(token)[1:-1]))
+        return ConstantTerm(Term("iri", str(token)[1:-1]))
 
-    def prefixed(self, token: Token) -> Const:
+    def prefixed(self, token: Token) -> ConstantTerm:
         prefix, _, local = str(token).partition(":")
         if prefix not in self.prefixes:
             known = hint(prefix, [f"{name}:" for name in self.prefixes])
             raise _named(f"a declared prefix{known}", token, self.text)
-        return Const(Term("iri", self.prefixes[prefix] + local))
+        return ConstantTerm(Term("iri", self.prefixes[prefix] + local))
 
-    def blank(self, token: Token) -> Const:
-        return Const(Term("blank", str(token)[2:]))
+    def blank(self, token: Token) -> ConstantTerm:
+        return ConstantTerm(Term("blank", str(token)[2:]))
 
-    def bare(self, token: Token) -> Const:
-        return Const(Term("iri", str(token)))
+    def bare(self, token: Token) -> ConstantTerm:
+        return ConstantTerm(Term("iri", str(token)))
 
-    def rdf_type(self, _token: Token) -> Const:
-        return Const(Term("iri", RDF_TYPE))
+    def rdf_type(self, _token: Token) -> ConstantTerm:
+        return ConstantTerm(Term("iri", RDF_TYPE))
 
-    def plain_string(self, token: Token) -> Const:
-        return Const(string(_unquoted(token)))
+    def plain_string(self, token: Token) -> ConstantTerm:
+        return ConstantTerm(string(_unquoted(token)))
 
-    def language_string(self, token: Token, language: Token) -> Const:
+    def language_string(self, token: Token, language: Token) -> ConstantTerm:
         rdf = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
-        return Const(Term("literal", _unquoted(token), rdf, str(language)[1:].lower()))
+        return ConstantTerm(Term("literal", _unquoted(token), rdf, str(language)[1:].lower()))
 
-    def typed(self, token: Token, datatype: Const) -> Const:
+    def typed(self, token: Token, datatype: ConstantTerm) -> ConstantTerm:
         text = _unquoted(token) if token.type == "STRING" else str(token)
         iri = datatype.term.text
         unit = iri.removeprefix(XSD).lower().removesuffix("s") if iri.startswith(XSD) else ""
         if unit in _UNITS:
             if not re.fullmatch(r"[+-]?\d{1,15}(\.\d+)?", text):
                 raise _named(f"a number of {unit}s", token, self.text)
-            return Const(Term("literal", text, iri), unit)
-        return Const(Term("literal", text, iri))
+            return ConstantTerm(Term("literal", text, iri), unit)
+        return ConstantTerm(Term("literal", text, iri))
 
-    def number(self, token: Token) -> Const:
+    def number(self, token: Token) -> ConstantTerm:
         text = str(token)
         kind = "double" if "e" in text.lower() else "decimal" if "." in text else "integer"
         if len(text) > 200:
             raise _named("a number of fewer digits", token, self.text)
-        return Const(Term("literal", text, XSD + kind))
+        return ConstantTerm(Term("literal", text, XSD + kind))
 
-    def boolean(self, token: Token) -> Const:
-        return Const(Term("literal", str(token), XSD + "boolean"))
+    def boolean(self, token: Token) -> ConstantTerm:
+        return ConstantTerm(Term("literal", str(token), XSD + "boolean"))
 
     # Expressions.
     def either(self, *parts: Any) -> Expression:
@@ -137,8 +145,10 @@ class Builder(Transformer[Token, Any]):
         return result
 
     def signed_number(self, sign: Token, value: Any) -> Expression:
-        if isinstance(value, Const) and _is_amount(value) and value.term.text[:1].isdigit():
-            return Const(value.term._replace(text=("-" if sign == "-" else "") + value.term.text), value.unit)
+        if isinstance(value, ConstantTerm) and _is_amount(value) and value.term.text[:1].isdigit():
+            return ConstantTerm(
+                value.term._replace(text=("-" if sign == "-" else "") + value.term.text), value.unit
+            )
         return Call("neg", (value,)) if sign == "-" else value
 
     def signed_term(self, sign: Token, token: Token) -> Any:
@@ -172,13 +182,13 @@ class Builder(Transformer[Token, Any]):
             pairs += [(verb, each) for each in objects]
         return pairs
 
-    def same_subject(self, subject: Any, pairs: list[tuple[Any, Any]]) -> list[Pattern]:
-        return [Pattern((subject, verb, term), start, end) for verb, (term, start, end) in pairs]
+    def same_subject(self, subject: Any, pairs: list[tuple[Any, Any]]) -> list[TriplePattern]:
+        return [TriplePattern((subject, verb, term), start, end) for verb, (term, start, end) in pairs]
 
     def filter(self, _word: Token, expression: Any) -> Call:
         return Call("filter", (expression,))
 
-    def body(self, *parts: Any) -> tuple[list[Pattern], list[Any]]:
+    def body(self, *parts: Any) -> tuple[list[TriplePattern], list[Any]]:
         patterns, filters = [], []
         for part in parts:
             if isinstance(part, list):
@@ -191,14 +201,14 @@ class Builder(Transformer[Token, Any]):
     def everything(self, _star: Token) -> None:
         return None
 
-    def items(self, *items: Item) -> list[Item]:
+    def items(self, *items: SelectItem) -> list[SelectItem]:
         return list(items)
 
-    def plain_item(self, token: Token) -> Item:
-        return Item(Var(str(token)[1:]), str(token)[1:])
+    def plain_item(self, token: Token) -> SelectItem:
+        return SelectItem(Var(str(token)[1:]), str(token)[1:])
 
-    def named_item(self, expression: Any, _as: Token, token: Token) -> Item:
-        return Item(expression, str(token)[1:])
+    def named_item(self, expression: Any, _as: Token, token: Token) -> SelectItem:
+        return SelectItem(expression, str(token)[1:])
 
     def bare_name(self, token: Token) -> str:
         return str(token)
@@ -240,17 +250,17 @@ class Builder(Transformer[Token, Any]):
         )
 
 
-def _is_amount(constant: Const) -> bool:
+def _is_amount(constant: ConstantTerm) -> bool:
     return bool(constant.unit) or value_of(constant.term).kind in (EXACT, DOUBLE)
 
 
 def _check_regex(arguments: tuple[Any, ...], name: Token, text: str) -> None:
     """A constant expression is tried at once."""
     if len(arguments) == 3 and not (
-        isinstance(arguments[2], Const) and re.fullmatch("[smixq]*", arguments[2].term.text)
+        isinstance(arguments[2], ConstantTerm) and re.fullmatch("[smixq]*", arguments[2].term.text)
     ):
         raise _named("regex with flags out of s, m, i, x and q", name, text)
-    if isinstance(arguments[1], Const):
+    if isinstance(arguments[1], ConstantTerm):
         try:
             re.compile(arguments[1].term.text)
         except (re.error, OverflowError, RecursionError) as error:

@@ -34,12 +34,12 @@ class Var:
 
 
 @dataclass(frozen=True)
-class Const:
+class ConstantTerm:
     """A constant term; a duration such as `200^^xsd:millisecond` also has its unit.
 
-    >>> from penstock.linked.language.nodes import Const
+    >>> from penstock.linked.language.nodes import ConstantTerm
     >>> from penstock.linked.terms import XSD, Term
-    >>> str(Const(Term("iri", "reports")))
+    >>> str(ConstantTerm(Term("iri", "reports")))
     '<reports>'
     """
 
@@ -76,7 +76,7 @@ class Call:
         return "(" + f" {self.name} ".join(parts) + ")"
 
 
-Expression = Var | Const | Call
+Expression = Var | ConstantTerm | Call
 
 
 def variables(expression: Expression) -> Iterator[str]:
@@ -119,12 +119,12 @@ def conjuncts(expression: Expression) -> list[Expression]:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class TriplePattern:
     """A triple pattern and the variables of its start and end; "" where it has none.
 
-    >>> from penstock.linked.language.nodes import Const, Pattern, Var
+    >>> from penstock.linked.language.nodes import ConstantTerm, TriplePattern, Var
     >>> from penstock.linked.terms import XSD, Term
-    >>> str(Pattern((Var("s"), Const(Term("iri", "reports")), Var("o")), "T", ""))
+    >>> str(TriplePattern((Var("s"), ConstantTerm(Term("iri", "reports")), Var("o")), "T", ""))
     '?s <reports> ?o ?T'
     """
 
@@ -140,8 +140,8 @@ class Pattern:
     def names(self) -> list[str]:
         """The variables of the triple, each once, in order of position.
 
-        >>> from penstock.linked.language.nodes import Pattern, Var
-        >>> Pattern((Var("x"), Var("p"), Var("x"))).names
+        >>> from penstock.linked.language.nodes import TriplePattern, Var
+        >>> TriplePattern((Var("x"), Var("p"), Var("x"))).names
         ['x', 'p']
         """
         return list(dict.fromkeys(part.name for part in self.triple if isinstance(part, Var)))
@@ -150,8 +150,8 @@ class Pattern:
     def shape(self) -> tuple[Any, ...]:
         """What patterns that are equal up to the names of variables have in common.
 
-        >>> from penstock.linked.language.nodes import Pattern, Var
-        >>> Pattern((Var("x"), Var("p"), Var("x"))).shape
+        >>> from penstock.linked.language.nodes import TriplePattern, Var
+        >>> TriplePattern((Var("x"), Var("p"), Var("x"))).shape
         (0, 1, 0)
         """
         names = self.names
@@ -159,7 +159,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Item:
+class SelectItem:
     """One column of SELECT: an expression and its name."""
 
     expression: Expression
@@ -175,11 +175,11 @@ class Item:
 class Query:
     """A query as it was written, checked."""
 
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
     distinct: bool
     streams: tuple[str, ...]
     background: tuple[str, ...]  # files of triples without times
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[TriplePattern, ...]
     filters: tuple[Expression, ...]
     context: Expression | None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from penstock.errors import QueryError, hint
 from penstock.linked.language.nodes import (
     Call,
-    Const,
+    ConstantTerm,
     Expression,
-    Item,
-    Pattern,
     Query,
+    SelectItem,
+    TriplePattern,
     Var,
     calls,
     variables,
@@ -60,7 +60,7 @@ def checked(query: Query) -> Query:
     if query.context is not None:
         _check_context(query.context, terms, times)
     known = [*query.homes, *query.time_variables]
-    items = query.items or tuple(Item(Var(name), name) for name in known)
+    items = query.items or tuple(SelectItem(Var(name), name) for name in known)
     for item in items:
         _check_variables(item.expression, terms | times, "SELECT")
         if item.name in terms | times and item.expression != Var(item.name):
@@ -71,13 +71,13 @@ def checked(query: Query) -> Query:
     return _apart(Query(**(vars(query) | {"items": items})))
 
 
-def _check_pattern(pattern: Pattern) -> None:
+def _check_pattern(pattern: TriplePattern) -> None:
     subject, verb, _ = pattern.triple
-    if isinstance(subject, Const) and subject.term.form == "literal":
+    if isinstance(subject, ConstantTerm) and subject.term.form == "literal":
         raise QueryError(
             f"The subject of '{pattern}' is a literal; it must be an IRI, a blank node or a variable."
         )
-    if isinstance(verb, Const) and verb.term.form != "iri":
+    if isinstance(verb, ConstantTerm) and verb.term.form != "iri":
         raise QueryError(f"The predicate of '{pattern}' must be an IRI or a variable.")
     if pattern.start and pattern.start == pattern.end:
         raise QueryError(f"Start and end of '{pattern}' are the same variable; omit the second for events.")
@@ -122,7 +122,7 @@ def _apart(query: Query) -> Query:
                 name = other
             seen.add(name)
             names.append(name)
-        patterns.append(Pattern(pattern.triple, *names))
+        patterns.append(TriplePattern(pattern.triple, *names))
     if not equal:
         return query
     parts = tuple(equal) if query.context is None else (*equal, query.context)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.linked.language.nodes import Call, Const, Expression, Var, conjuncts
+from penstock.linked.language.nodes import Call, ConstantTerm, Expression, Var, conjuncts
 from penstock.linked.terms import DOUBLE, EXACT, value_of
 
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
@@ -27,7 +27,7 @@ STRICTLY_BEFORE = 3  # a < b
 Times = Mapping[str, tuple[int, int]]  # variable -> pattern, start (0) or end (1)
 
 
-class Bound(NamedTuple):
+class TimeBound(NamedTuple):
     """A simple bound on two times, by their numbers."""
 
     a: int
@@ -115,13 +115,13 @@ def negated(expression: Expression) -> Expression | None:
     return None
 
 
-def simple_bounds(expression: Expression, times: Times, patterns: int) -> tuple[list[Bound], bool]:
+def simple_bounds(expression: Expression, times: Times, patterns: int) -> tuple[list[TimeBound], bool]:
     """The bounds that a condition implies, and whether they say all that it says."""
     if isinstance(expression, Call) and expression.name == "!":
         inner = negated(expression.arguments[0])
         return ([], False) if inner is None else simple_bounds(inner, times, patterns)
     if isinstance(expression, Call) and expression.name == "&&":
-        found: list[Bound] = []
+        found: list[TimeBound] = []
         whole = True
         for part in conjuncts(expression):
             bounds, all_of_it = simple_bounds(part, times, patterns)
@@ -139,7 +139,7 @@ def simple_bounds(expression: Expression, times: Times, patterns: int) -> tuple[
             return [], False
         a, b, shift = difference
         kind = STRICT if name == "<" else DIFFERENCE
-        return [Bound(a, b, kind, most - shift), Bound(b, a, kind, most + shift)], name != "="
+        return [TimeBound(a, b, kind, most - shift), TimeBound(b, a, kind, most + shift)], name != "="
     difference = _linear(Call("-", (left, right)), times, patterns)
     if difference is None or name == "!=":
         return [], False
@@ -148,9 +148,9 @@ def simple_bounds(expression: Expression, times: Times, patterns: int) -> tuple[
         a, b, shift, name = b, a, -shift, _MIRROR[name]
     plain = isinstance(left, Var) and isinstance(right, Var)
     kind = {"<": STRICTLY_BEFORE if plain else STRICT}.get(name, BEFORE if plain else DIFFERENCE)
-    bounds = [Bound(a, b, kind, -shift)]
+    bounds = [TimeBound(a, b, kind, -shift)]
     if name == "=":
-        bounds.append(Bound(b, a, kind, shift))
+        bounds.append(TimeBound(b, a, kind, shift))
     return bounds, True
 
 
@@ -179,7 +179,7 @@ def _form(expression: Expression, times: Times, patterns: int) -> tuple[dict[int
     if isinstance(expression, Var):
         place = times.get(expression.name)
         return None if place is None else ({time_number(place): 1.0}, 0.0)
-    if isinstance(expression, Const):
+    if isinstance(expression, ConstantTerm):
         worth = value_of(expression.term)
         return ({}, worth.number) if worth.kind in (EXACT, DOUBLE) and worth.number == worth.number else None
     parts = [_form(argument, times, patterns) for argument in expression.arguments]

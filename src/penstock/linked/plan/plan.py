@@ -10,7 +10,7 @@ import numpy as np
 from penstock.engine import conditions
 from penstock.engine.triple_index import Scheme
 from penstock.linked.language.nodes import Call, Expression, Query, Var, calls, conjuncts, variables
-from penstock.linked.plan.context import BEFORE, DIFFERENCE, Bound, bounds_of, simple_bounds, time_number
+from penstock.linked.plan.context import BEFORE, DIFFERENCE, TimeBound, bounds_of, simple_bounds, time_number
 from penstock.linked.plan.scheme import scheme_of
 from penstock.linked.plan.tree import Tree, in_turn, joins, leaves
 from penstock.linked.triples import Scale
@@ -54,7 +54,7 @@ class Step:
     sides: tuple[Tree, Tree]
     shared: list[str]
     same: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    bounds: list[Bound] = field(default_factory=list)
+    bounds: list[TimeBound] = field(default_factory=list)
     programs: list[list[tuple[int, Any, int]]] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)  # the conditions in words
 
@@ -66,7 +66,7 @@ class Step:
 
 
 @dataclass
-class Plan:
+class QueryPlan:
     """How a query is run. `scheme` is for the kernel, the rest is what rows are prepared and shown by."""
 
     query: Query
@@ -109,7 +109,7 @@ def plan_of(
     tree: Tree | None = None,
     gain: tuple[float, float] = (1.0, 0.5),
     hashed: bool = False,
-) -> Plan:
+) -> QueryPlan:
     """The plan of a query; without a tree, patterns are joined in the order in which they are written.
 
     `hashed` is for keys that must be the same however values are numbered.
@@ -133,7 +133,7 @@ class _Planner:
         self.constants: list[Operand] = []
         self.orders_texts = False
 
-    def plan(self, tree: Tree, gain: tuple[float, float]) -> Plan:
+    def plan(self, tree: Tree, gain: tuple[float, float]) -> QueryPlan:
         query, patterns = self.query, self.query.patterns
         filters = [part for one in query.filters for part in conjuncts(self._adapted(one))]
         context = [] if query.context is None else conjuncts(self._adapted(query.context))
@@ -152,7 +152,7 @@ class _Planner:
         shared = [step.shared for step in steps]
         twice = [step.twice for step in steps]
         scheme, ports = scheme_of(tree, shared, twice, caches, self._position, self._owner, limits, gain)
-        return Plan(
+        return QueryPlan(
             query,
             self.scale,
             tree,
@@ -303,7 +303,7 @@ class _Planner:
         return limits
 
 
-def _stays(bound: Bound) -> bool:
+def _stays(bound: TimeBound) -> bool:
     """Whether a bound that holds while a fact is open still holds when it is closed: at most, its end comes.
 
     That is so if another pattern's triple, which has come by then, must not start after that end.

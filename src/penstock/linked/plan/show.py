@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.linked.plan.plan import Plan
+from penstock.linked.plan.plan import QueryPlan
 from penstock.linked.plan.tree import Tree, joins, leaves
 
 
-def explain(plan: Plan) -> str:
+def explain(plan: QueryPlan) -> str:
     """The plan as text, one line per cache, rule, join and condition."""
     query = plan.query
     sources = ", ".join((*query.streams, *(f"<{name}>" for name in query.background)))
@@ -61,7 +61,7 @@ def _rule(limits: np.ndarray, unit: str) -> str:
     return ", or ".join(parts) or "never: only the budget bounds its memory"
 
 
-def _expiry(plan: Plan, pattern: int) -> str:
+def _expiry(plan: QueryPlan, pattern: int) -> str:
     others = [other for other in range(plan.patterns) if (plan.scheme.partners[pattern] >> other) & 1]
     rules = dict.fromkeys(_rule(plan.limits[pattern, other], plan.scale.unit) for other in others)
     if any(rule.startswith("never") for rule in rules):
@@ -69,13 +69,13 @@ def _expiry(plan: Plan, pattern: int) -> str:
     return "a triple expires " + ", and not before: ".join(rules)
 
 
-def _side(plan: Plan, side: Tree) -> str:
+def _side(plan: QueryPlan, side: Tree) -> str:
     if isinstance(side, int):
         return str(plan.query.patterns[side])
     return f"join {joins(plan.tree).index(side) + 1}"
 
 
-def _waits(plan: Plan, side: Tree, other: Tree) -> str:
+def _waits(plan: QueryPlan, side: Tree, other: Tree) -> str:
     """What becomes of partial solutions that wait for the other side."""
     bound = all(any(np.isfinite(plan.limits[i, late]).any() for i in leaves(side)) for late in leaves(other))
     kept = "expire with their first member" if bound else "never expire: only the budget bounds their memory"

@@ -31,7 +31,7 @@ from penstock.engine.triple_search import (
 )
 from penstock.errors import BudgetError, PenstockError
 from penstock.linked.language.parser import parse_query
-from penstock.linked.plan.plan import Plan, plan_of
+from penstock.linked.plan.plan import QueryPlan, plan_of
 from penstock.linked.plan.tree import Tree, leaves
 from penstock.linked.run.invariants import check_linked
 from penstock.linked.triples import Scale
@@ -64,11 +64,11 @@ class LinkedConfig:
         """Whether probes are counted: keys are hashes of values then, which stay the same for ever."""
         return self.policy.counts_keys and self.policy.compiled
 
-    def plan(self) -> Plan:
+    def plan(self) -> QueryPlan:
         """The plan of the query."""
         return plan_of(parse_query(self.text), self.scale, self.joins, self.gain, hashed=self.tallies)
 
-    def build(self, plan: Plan, policy: Policy | None = None) -> tuple[Store, Index, Expiry, Any]:
+    def build(self, plan: QueryPlan, policy: Policy | None = None) -> tuple[Store, Index, Expiry, Any]:
         """Empty caches and the state of the policy, or of one that it follows."""
         try:
             if sum(self.limits) <= MOST_TUPLES:
@@ -79,7 +79,7 @@ class LinkedConfig:
             f"There is no memory for caches of {sum(self.limits):,} tuples; give a smaller budget."
         )
 
-    def _build(self, plan: Plan, policy: Policy | None) -> tuple[Store, Index, Expiry, Any]:
+    def _build(self, plan: QueryPlan, policy: Policy | None) -> tuple[Store, Index, Expiry, Any]:
         tracking, policy = policy is not None, policy or self.policy
         caches = len(plan.scheme.degree)
         streams = caches + (self.still > 0)
@@ -172,10 +172,10 @@ class Findings:
         return self.out.log[: self.out.ends[LOGGED]]
 
 
-class Caches:
+class QueryCaches:
     """The mutable part of a query: caches, and the state of a policy."""
 
-    def __init__(self, config: LinkedConfig, plan: Plan, policy: Policy | None = None) -> None:
+    def __init__(self, config: LinkedConfig, plan: QueryPlan, policy: Policy | None = None) -> None:
         self.config, self.plan = config, plan
         self.running = policy or config.policy
         self.parts = config.build(plan, policy)

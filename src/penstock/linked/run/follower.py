@@ -10,42 +10,13 @@ import numpy as np
 from penstock.engine.key_sample import COUNTS, SHARE, halvings_for, sampled
 from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.engine.triple_join import LinkedBatch
-from penstock.errors import PolicyOptionError
 from penstock.joins.follower import least_of
-from penstock.linked.plan.plan import Plan
-from penstock.linked.run.caches import Caches, Findings, LinkedConfig, bytes_of
+from penstock.linked.plan.plan import QueryPlan
+from penstock.linked.run.caches import Findings, LinkedConfig, QueryCaches, bytes_of
 from penstock.linked.run.policy_switch import switched
 from penstock.linked.triples import Triples
-from penstock.policies import Policy, get, names
-
-
-def candidates_of(policy: Policy) -> list[Policy]:
-    """The candidates of a policy that chooses, for a query.
-
-    >>> from penstock import policies
-    >>> from penstock.linked.run.follower import candidates_of
-    >>> [each.name for each in candidates_of(policies.get("auto:candidates=lru/prob"))]
-    ['lru', 'prob']
-    """
-    found: list[Policy] = policy.among("query")  # type: ignore[attr-defined]
-    for each in found:
-        if not can_be_candidate(each):
-            fit = [name for name in names() if can_be_candidate(get(name))]
-            raise PolicyOptionError(
-                f"{policy.name}: {each.name} cannot be a candidate for a query; choose from {', '.join(fit)}."
-            )
-    return found
-
-
-def can_be_candidate(policy: Policy) -> bool:
-    """Whether `auto` can follow a policy in a stream query.
-
-    >>> from penstock import policies
-    >>> from penstock.linked.run.follower import can_be_candidate
-    >>> can_be_candidate(policies.get("lru")), can_be_candidate(policies.get("opt"))
-    (True, False)
-    """
-    return policy.queries and policy.compiled and not policy.chooses
+from penstock.policies import Policy
+from penstock.policies.candidates import checked_candidates
 
 
 class QueryFollower(Follower[Policy]):
@@ -56,9 +27,9 @@ class QueryFollower(Follower[Policy]):
     common. (Samples of values are of no use where these are few: wind speeds, or the channels of a guide.)
     """
 
-    def __init__(self, config: LinkedConfig, plan: Plan) -> None:
+    def __init__(self, config: LinkedConfig, plan: QueryPlan) -> None:
         self.config, self.plan = config, plan
-        policies = candidates_of(config.policy)
+        policies = checked_candidates(config.policy, "query")
         self.allowance = allowance(config, plan, policies)
         self.halvings: float | None = None
         if plan.patterns > 1:
@@ -66,10 +37,10 @@ class QueryFollower(Follower[Policy]):
         margin = config.policy.margin  # type: ignore[attr-defined]
         alike = len({type(policy) for policy in policies}) == 1
         super().__init__(policies, sum(config.limits), margin, self.halvings, fresh=True, alike=alike)
-        self.small: list[Caches] | None = None  # until the background is known
+        self.small: list[QueryCaches] | None = None  # until the background is known
 
     def _sized(self, halvings: float) -> tuple[int, float]:
-        small = self._small_configs(candidates_of(self.config.policy), halvings)
+        small = self._small_configs(checked_candidates(self.config.policy, "query"), halvings)
         rows = sum(small[0].limits) * row_bytes(self.plan)
         taken = sum(bytes_of(*each.build(self.plan)) for each in small)
         return sum(small[0].limits), taken + len(small) * rows
@@ -96,7 +67,7 @@ class QueryFollower(Follower[Policy]):
         if self.small is None:
             still = int(np.count_nonzero(inside & (triples.stream < 0)))
             configs = self._small_configs(self.policies, self.halvings, still)
-            self.small = [Caches(config, self.plan) for config in configs]
+            self.small = [QueryCaches(config, self.plan) for config in configs]
         part = batch._replace(kept=inside[batch.arrivals])
         if not len(batch.closes):
             return [part] * len(self.small)
@@ -125,7 +96,7 @@ class QueryFollower(Follower[Policy]):
     def warm(self, batch: LinkedBatch) -> None:
         """Load or compile all that may be needed later, on nothing."""
         for policy in self.policies if self.halvings is not None else ():
-            fresh = switched(Caches(self.config, self.plan, self.policy), policy, batch.columns)
+            fresh = switched(QueryCaches(self.config, self.plan, self.policy), policy, batch.columns)
             fresh.run(batch, Findings(self.plan.patterns, 0), 0, 0)
 
     @property
@@ -146,7 +117,7 @@ class QueryFollower(Follower[Policy]):
         race, small = stored
         self.race, self.small = PolicyRace.unpack(race), None
         if small is not None:
-            self.small = [Caches(config, self.plan) for config, _ in small]
+            self.small = [QueryCaches(config, self.plan) for config, _ in small]
             for caches, (_, parts) in zip(self.small, small, strict=True):
                 caches.parts = parts
 
@@ -157,7 +128,7 @@ def cut(batch: LinkedBatch, which: slice | np.ndarray) -> LinkedBatch:
     return batch._replace(arrivals=batch.arrivals[which], closes=closes, kept=batch.kept[which])
 
 
-def allowance(config: LinkedConfig, plan: Plan, policies: list[Policy]) -> float:
+def allowance(config: LinkedConfig, plan: QueryPlan, policies: list[Policy]) -> float:
     """Bytes for all small caches together."""
     if config.choosing_bytes is not None:
         return config.choosing_bytes
@@ -165,6 +136,6 @@ def allowance(config: LinkedConfig, plan: Plan, policies: list[Policy]) -> float
     return max(SHARE * least, least_of(config.policy))
 
 
-def row_bytes(plan: Plan) -> float:
+def row_bytes(plan: QueryPlan) -> float:
     """Bytes of a triple that is held, its terms apart, about."""
     return 64 + 8 * len(plan.ports) + 17 * len(plan.operands)

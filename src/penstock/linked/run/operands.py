@@ -6,14 +6,14 @@ import numpy as np
 
 from penstock.engine.conditions import Columns, Conditions
 from penstock.engine.triple_index import mixed_keys
-from penstock.linked.language.nodes import Const, Expression, Pattern, Var, variables
-from penstock.linked.plan.plan import Operand, Plan
+from penstock.linked.language.nodes import ConstantTerm, Expression, TriplePattern, Var, variables
+from penstock.linked.plan.plan import Operand, QueryPlan
 from penstock.linked.terms import ERROR, Terms
 from penstock.linked.triples import Triples
 from penstock.linked.values import Column, evaluate, from_numbers, from_terms, holds, ordinal, truth_of
 
 
-def masks_of(plan: Plan, triples: Triples, terms: Terms) -> np.ndarray:
+def masks_of(plan: QueryPlan, triples: Triples, terms: Terms) -> np.ndarray:
     """Which patterns each triple matches, their own filters included; a bit each."""
     mask = np.zeros(len(triples), np.int64)
     values = terms.worth().value[triples.terms] if len(terms) else np.empty((0, 3), np.int64)
@@ -33,14 +33,14 @@ def masks_of(plan: Plan, triples: Triples, terms: Terms) -> np.ndarray:
     return mask
 
 
-def _matches(pattern: Pattern, triples: Triples, values: np.ndarray, terms: Terms) -> np.ndarray:
+def _matches(pattern: TriplePattern, triples: Triples, values: np.ndarray, terms: Terms) -> np.ndarray:
     """Where the constants and the repeated variables of a pattern fit."""
     fits = ~triples.closes
     if pattern.start:
         fits &= triples.stream >= 0
     first: dict[str, int] = {}
     for position, part in enumerate(pattern.triple):
-        if isinstance(part, Const):
+        if isinstance(part, ConstantTerm):
             number = terms.add(part.term)
             wanted = terms.worth().value[number]
             fits &= (values[:, position] == wanted) & (wanted >= 0)
@@ -64,7 +64,7 @@ def _by_term(expression: Expression, numbers: np.ndarray, terms: Terms) -> np.nd
 class _Row:
     """The columns of the variables of one pattern, for some rows."""
 
-    def __init__(self, pattern: Pattern, triples: Triples, rows: np.ndarray, terms: Terms) -> None:
+    def __init__(self, pattern: TriplePattern, triples: Triples, rows: np.ndarray, terms: Terms) -> None:
         self.pattern, self.triples, self.rows, self.terms = pattern, triples, rows, terms
 
     def __call__(self, name: str) -> Column | None:
@@ -79,7 +79,9 @@ class _Row:
         return None
 
 
-def columns_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> tuple[Columns, Conditions]:
+def columns_of(
+    plan: QueryPlan, triples: Triples, mask: np.ndarray, terms: Terms
+) -> tuple[Columns, Conditions]:
     """What the kernel needs of the triples, and the conditions with their constants."""
     count = len(triples)
     operands = [_operand(operand, plan, triples, mask, terms) for operand in plan.operands]
@@ -112,7 +114,7 @@ def columns_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> 
     return columns, _conditions(plan, constants)
 
 
-def _marks(plan: Plan, triples: Triples, values: np.ndarray, terms: Terms) -> np.ndarray:
+def _marks(plan: QueryPlan, triples: Triples, values: np.ndarray, terms: Terms) -> np.ndarray:
     """What keys are made of: values, or hashes of them where a plan wants keys that stay the same."""
     if not plan.hashed:
         return values
@@ -132,7 +134,7 @@ def _stacked(parts: list[np.ndarray], dtype: type, count: int) -> np.ndarray:
     return out
 
 
-def _operand(operand: Operand, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> Column:
+def _operand(operand: Operand, plan: QueryPlan, triples: Triples, mask: np.ndarray, terms: Terms) -> Column:
     """A column of a condition: computed where the triple matches the pattern, or for a term at once."""
     if operand.position is not None:
         column = from_terms(triples.terms[:, operand.position], terms)
@@ -156,7 +158,7 @@ def _operand(operand: Operand, plan: Plan, triples: Triples, mask: np.ndarray, t
     return whole
 
 
-def _conditions(plan: Plan, constants: list[Column]) -> Conditions:
+def _conditions(plan: QueryPlan, constants: list[Column]) -> Conditions:
     """The conditions of all steps as tables; steps are numbered from 1."""
     same, bounds, most, code, programs = [], [], [], [], [0]
     same_first, bound_first, program_first = [0, 0], [0, 0], [0, 0]

@@ -11,11 +11,11 @@ from penstock.engine.store import ARRIVAL, ROW, STREAM, TIME
 from penstock.engine.triple_index import EAGER, LAST_USE, USED
 from penstock.engine.triple_switch import CarriedTriples, reenter_triples
 from penstock.joins.policy_switch import OF_THE_STORE
-from penstock.linked.run.caches import Caches
+from penstock.linked.run.caches import QueryCaches
 from penstock.policies import Policy
 
 
-def carried_tuples(caches: Caches) -> CarriedTriples:
+def carried_tuples(caches: QueryCaches) -> CarriedTriples:
     """The cached tuples, and what they have been used for."""
     store, index, live = caches.store, caches.index, caches.live
     uses = index.uses[live]
@@ -31,10 +31,10 @@ def carried_tuples(caches: Caches) -> CarriedTriples:
     )
 
 
-def switched(before: Caches, policy: Policy, columns: Columns) -> Caches:
+def switched(before: QueryCaches, policy: Policy, columns: Columns) -> QueryCaches:
     """Caches with the same tuples, counters and clocks, and another policy in charge of them."""
     carried = carried_tuples(before)
-    after = Caches(before.config, before.plan, policy)
+    after = QueryCaches(before.config, before.plan, policy)
     store, old = after.store, before.store
     kept = store.meta[OF_THE_STORE].copy()
     store.meta[:] = old.meta

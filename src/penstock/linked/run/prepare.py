@@ -12,7 +12,7 @@ import numpy as np
 from penstock.errors import PenstockError
 from penstock.linked.files import read_background, read_triples
 from penstock.linked.language.nodes import Query
-from penstock.linked.plan.plan import Plan, plan_of
+from penstock.linked.plan.plan import QueryPlan, plan_of
 from penstock.linked.plan.tree import Observed, Tree, checked, chosen
 from penstock.linked.run.operands import masks_of
 from penstock.linked.terms import Terms
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Prepared:
     """The triples that a query can use, and the plan for them."""
 
-    plan: Plan
+    plan: QueryPlan
     triples: Triples
     mask: np.ndarray  # the patterns that each matches
     terms: Terms
@@ -70,7 +70,7 @@ def prepared(
     return Prepared(plan_of(query, triples.scale, tree), triples, mask, terms, total)
 
 
-def joins_of(plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> Tree:
+def joins_of(plan: QueryPlan, triples: Triples, mask: np.ndarray, terms: Terms) -> Tree:
     """Which patterns are joined with which, by what the triples show; any plan of the query will do."""
     values = terms.worth().value[triples.terms] if len(triples) else triples.terms
     return chosen(plan.query, Observed.of(plan.query, triples, mask, values), plan.limits)

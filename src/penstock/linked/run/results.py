@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from penstock.linked.language.nodes import Expression, Var
-from penstock.linked.plan.plan import Plan
+from penstock.linked.plan.plan import QueryPlan
 from penstock.linked.terms import BOOLEAN, DOUBLE, EXACT, NAIVE, TIME, Terms
 from penstock.linked.triples import Triples
 from penstock.linked.values import LARGEST, Column, evaluate, from_numbers, from_terms, holds
@@ -32,7 +32,7 @@ class Known(NamedTuple):
 class Solved:
     """The columns of all variables, one row per solution."""
 
-    def __init__(self, plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> None:
+    def __init__(self, plan: QueryPlan, known: Known, solutions: np.ndarray, terms: Terms) -> None:
         self.query, self.known, self.solutions, self.terms = plan.query, known, solutions, terms
         self.triples = known.triples
 
@@ -54,7 +54,7 @@ class Solved:
         return self.known.ends(rows, self.solutions.max(axis=1, initial=-1))
 
 
-def surviving(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> np.ndarray:
+def surviving(plan: QueryPlan, known: Known, solutions: np.ndarray, terms: Terms) -> np.ndarray:
     """Which solutions fulfil the conditions that are checked at last."""
     fine = np.ones(len(solutions), bool)
     if len(solutions):
@@ -63,7 +63,7 @@ def surviving(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> 
     return fine
 
 
-def project(plan: Plan, known: Known, solutions: np.ndarray, terms: Terms) -> pa.Table:
+def project(plan: QueryPlan, known: Known, solutions: np.ndarray, terms: Terms) -> pa.Table:
     """The columns of SELECT, as natural values; with DISTINCT the first of the rows of equal values."""
     solved = Solved(plan, known, solutions, terms)
     if plan.query.distinct and len(solutions):

@@ -25,26 +25,26 @@ from penstock.states.checks import (
 )
 
 if TYPE_CHECKING:
-    from penstock.linked.run.caches import Caches
+    from penstock.linked.run.caches import QueryCaches
 
 FAR = 2.0**62
 
 
-def check_held(held: Triples, mask: np.ndarray, terms: Terms, patterns: int) -> None:
+def check_buffered_triples(triples: Triples, mask: np.ndarray, terms: Terms, patterns: int) -> None:
     """Whether the triples that cached tuples refer to are whole, and their terms are known."""
-    fresh = Triples.none(held.scale)
+    fresh = Triples.none(triples.scale)
     for name in ("terms", "start", "end", "stream", "row", "closes"):
-        mine, other = getattr(held, name), getattr(fresh, name)
+        mine, other = getattr(triples, name), getattr(fresh, name)
         sound(isinstance(mine, np.ndarray) and mine.dtype == other.dtype, f"{name} has another type")
         sound(mine.shape == (len(mask), *other.shape[1:]), f"{name} has another size")
-    check_within(held.terms, 0, len(terms) - 1, "a term")
-    check_numbers(held.start, "a time")
-    check_numbers(held.end, "a time")
+    check_within(triples.terms, 0, len(terms) - 1, "a term")
+    check_numbers(triples.start, "a time")
+    check_numbers(triples.end, "a time")
     sound(mask.dtype == np.int64 and mask.ndim == 1, "the patterns of triples have another type")
     check_within(mask, 0, (1 << patterns) - 1, "the patterns of a triple")
 
 
-def check_caches(caches: Caches, fresh: tuple[Any, ...], rows: int, columns: Columns | None) -> None:
+def check_caches(caches: QueryCaches, fresh: tuple[Any, ...], rows: int, columns: Columns | None) -> None:
     """Whether caches are sound, given empty ones and the triples they refer to."""
     store, index, expiry, policy = caches.parts
     check_shapes((store, index, expiry), fresh[:3], "the caches")
@@ -77,7 +77,7 @@ def _check_index(index: Index, store: Any, fresh: Index) -> None:
 CHECKS[Index] = _check_index
 
 
-def _check_chains(caches: Caches, live: np.ndarray, columns: Columns) -> None:
+def _check_chains(caches: QueryCaches, live: np.ndarray, columns: Columns) -> None:
     """Whether the chains are those that the tuples make: a snapshot has them as they are built anew."""
     index, scheme = caches.index, caches.plan.scheme
     members = index.members

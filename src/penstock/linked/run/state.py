@@ -21,12 +21,12 @@ from penstock.engine.store import (
     STEPS,
 )
 from penstock.engine.triple_join import LinkedBatch
-from penstock.linked.run.caches import Caches, Findings, LinkedConfig, exact_count_bytes
+from penstock.linked.run.caches import Findings, LinkedConfig, QueryCaches, exact_count_bytes
 from penstock.linked.run.follower import QueryFollower
 from penstock.linked.run.operands import columns_of, masks_of
 from penstock.linked.run.policy_switch import switched
 from penstock.linked.run.results import Known, project, surviving
-from penstock.linked.run.snapshot_checks import check_caches, check_held
+from penstock.linked.run.snapshot_checks import check_buffered_triples, check_caches
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples
 
@@ -53,10 +53,10 @@ class LinkedState:
     def __init__(self, config: LinkedConfig, terms: Terms | None = None) -> None:
         self.config, self.plan = config, config.plan()
         self.follower = QueryFollower(config, self.plan) if config.policy.chooses else None
-        self.caches = Caches(config, self.plan, None if self.follower is None else self.follower.policy)
+        self.caches = QueryCaches(config, self.plan, None if self.follower is None else self.follower.policy)
         self.terms = Terms() if terms is None else terms
-        self.held: Triples | None = None  # what cached tuples refer to
-        self.held_mask = np.empty(0, np.int64)
+        self.buffered: Triples | None = None  # what cached tuples refer to
+        self.buffered_mask = np.empty(0, np.int64)
         self.seconds = 0.0
         self.late_dropped = 0
         self.single = 0  # results of a query of one pattern
@@ -73,9 +73,9 @@ class LinkedState:
         self.unmatched += len(triples) - len(wanted)
         if len(wanted) < len(triples):
             triples, mask = triples.take(wanted), mask[wanted]
-        if self.held is not None and len(self.held):
-            before = len(self.held)
-            triples, mask = _joined(self.held, triples), np.concatenate([self.held_mask, mask])
+        if self.buffered is not None and len(self.buffered):
+            before = len(self.buffered)
+            triples, mask = _joined(self.buffered, triples), np.concatenate([self.buffered_mask, mask])
         else:
             before = 0
         arrivals = np.arange(before, len(triples), dtype=np.int64)
@@ -97,7 +97,7 @@ class LinkedState:
         self.seconds += clock.perf_counter() - began
         if collect:
             table = project(self.plan, known, solutions, self.terms)
-        self.held, self.held_mask = triples, mask
+        self.buffered, self.buffered_mask = triples, mask
         rows = triples.row[solutions] if len(solutions) else np.empty((0, self.plan.patterns), np.int64)
         return LinkedOutput(table, rows, findings.out.counts, triples.start[arrivals], findings.log)
 
@@ -153,16 +153,16 @@ class LinkedState:
 
     def compact(self) -> None:
         """Keep only the rows, and the terms, that cached tuples refer to."""
-        if self.held is None:
+        if self.buffered is None:
             return
         small = [] if self.follower is None else self.follower.small or []
         rows = np.unique(np.concatenate([each.rows() for each in (self.caches, *small)]))
-        places = np.zeros(len(self.held) + 1, np.int64)
+        places = np.zeros(len(self.buffered) + 1, np.int64)
         places[rows] = np.arange(len(rows))
-        kept, self.held_mask = self.held.take(rows), self.held_mask[rows]
+        kept, self.buffered_mask = self.buffered.take(rows), self.buffered_mask[rows]
         self.terms, moved = self.terms.kept(kept.terms)
-        kept = self.held = Triples(**(vars(kept) | {"terms": moved[kept.terms]}))
-        columns, _ = columns_of(self.plan, kept, self.held_mask, self.terms)
+        kept = self.buffered = Triples(**(vars(kept) | {"terms": moved[kept.terms]}))
+        columns, _ = columns_of(self.plan, kept, self.buffered_mask, self.terms)
         for each in (self.caches, *small):
             each.move(places, columns)
 
@@ -214,10 +214,10 @@ class LinkedState:
 
     def check_restored(self) -> None:
         """Reject arrays that would crash the kernels."""
-        rows, columns = 0 if self.held is None else len(self.held), None
-        if self.held is not None:
-            check_held(self.held, self.held_mask, self.terms, self.plan.patterns)
-            columns, _ = columns_of(self.plan, self.held, self.held_mask, self.terms)
+        rows, columns = 0 if self.buffered is None else len(self.buffered), None
+        if self.buffered is not None:
+            check_buffered_triples(self.buffered, self.buffered_mask, self.terms, self.plan.patterns)
+            columns, _ = columns_of(self.plan, self.buffered, self.buffered_mask, self.terms)
         running = None if self.follower is None else self.follower.policy
         small = [] if self.follower is None else self.follower.small or []
         check_caches(self.caches, self.config.build(self.plan, running), rows, columns)

@@ -14,7 +14,7 @@ from penstock.engine.policy_race import Choice
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
 from penstock.linked.files import read_background
 from penstock.linked.language.parser import parse_query
-from penstock.linked.plan.plan import Plan, plan_of
+from penstock.linked.plan.plan import QueryPlan, plan_of
 from penstock.linked.plan.sharding import partition_variable, restricted
 from penstock.linked.plan.tree import Tree
 from penstock.linked.run.caches import LinkedConfig
@@ -23,7 +23,7 @@ from penstock.linked.run.operands import masks_of
 from penstock.linked.run.prepare import joins_of
 from penstock.linked.run.results import Known, project
 from penstock.linked.run.state import LinkedOutput, LinkedState
-from penstock.linked.run.whole import Options, check_options, in_bytes
+from penstock.linked.run.whole import QueryOptions, check_options, in_bytes
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples, triples_of
 from penstock.states import snapshot as snapshots
@@ -70,7 +70,7 @@ class QueryState:
     def __init__(self, options: StreamOptions) -> None:
         self.options, self.query = options, parse_query(options.text)
         budget, self.policy = check_options(
-            Options(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
+            QueryOptions(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
         )
         if not isinstance(budget, Tuples | Bytes):
             raise BudgetError(
@@ -135,11 +135,11 @@ class QueryState:
         state = self.state
         assert state is not None
         out = state.process(triples, collect=collect, log=log, mask=mask)
-        if state.held is not None and len(state.held) > 2 * state.totals()["buffered"] + ROOM:
+        if state.buffered is not None and len(state.buffered) > 2 * state.totals()["buffered"] + ROOM:
             state.compact()
         return out
 
-    def _begin(self, plan: Plan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
+    def _begin(self, plan: QueryPlan, triples: Triples, mask: np.ndarray, terms: Terms) -> None:
         """A fresh state, whose plan goes by the first batch in which anything matches."""
         tree = self.options.joins
         if tree is None:
@@ -219,14 +219,14 @@ class QueryState:
             return False
         fresh, old = QueryState(options), self.state
         self.options, self.policy, self.budget = options, fresh.policy, fresh.budget
-        if old is None or old.held is None:  # a query of one pattern holds nothing
+        if old is None or old.buffered is None:  # a query of one pattern holds nothing
             return True
         old.follower = None  # what only its small caches have is not needed any more
         old.compact()
-        order = np.lexsort((old.held.row, old.held.stream, old.held.start))
-        held = old.held.take(order)
-        self.state = LinkedState(self._config(held, old.config.joins), old.terms)
-        self.state.process(held, collect=False, mask=old.held_mask[order])
+        order = np.lexsort((old.buffered.row, old.buffered.stream, old.buffered.start))
+        buffered = old.buffered.take(order)
+        self.state = LinkedState(self._config(buffered, old.config.joins), old.terms)
+        self.state.process(buffered, collect=False, mask=old.buffered_mask[order])
         self.state.count_on_from(old)
         return True
 
@@ -244,8 +244,8 @@ class QueryState:
             return snapshots.pack(_EMPTY, None, None, own)
         state.compact()
         extra = own | {
-            "held": None if state.held is None else vars(state.held),
-            "mask": state.held_mask,
+            "held": None if state.buffered is None else vars(state.buffered),
+            "mask": state.buffered_mask,
             "terms": state.terms.stored,
             "counters": (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds),
         }
@@ -276,8 +276,8 @@ class QueryState:
                 state.follower.parts = follower
                 state.caches.running = state.follower.policy
             state.caches.parts = caches
-            state.held = None if extra["held"] is None else Triples(**extra["held"])
-            state.held_mask = extra["mask"]
+            state.buffered = None if extra["held"] is None else Triples(**extra["held"])
+            state.buffered_mask = extra["mask"]
             (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds) = extra[
                 "counters"
             ]

@@ -19,11 +19,11 @@ from penstock.engine.triple_lifetime import lives
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.config import COUNT_SHARE
 from penstock.joins.follower import allowance_of
-from penstock.linked.plan.plan import Plan
+from penstock.linked.plan.plan import QueryPlan
 from penstock.linked.plan.show import explain
 from penstock.linked.query import StreamQuery, warn_unbounded
 from penstock.linked.run.caches import LinkedConfig, bytes_of
-from penstock.linked.run.follower import candidates_of, row_bytes
+from penstock.linked.run.follower import row_bytes
 from penstock.linked.run.operands import columns_of
 from penstock.linked.run.prepare import prepared
 from penstock.linked.run.state import LinkedState
@@ -31,6 +31,7 @@ from penstock.linked.run.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
 from penstock.linked.triples import Triples
 from penstock.policies import Policy, get, names
+from penstock.policies.candidates import checked_candidates
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -42,7 +43,7 @@ PROBE = 4_097
 
 
 @dataclass(frozen=True)
-class Options:
+class QueryOptions:
     """How to run, as given to `StreamQuery.run`."""
 
     budget: Any = None
@@ -59,7 +60,7 @@ class Options:
     log: bool = False
 
 
-def check_options(options: Options) -> tuple[Budget | None, Policy]:
+def check_options(options: QueryOptions) -> tuple[Budget | None, Policy]:
     """The budget and the policy, or an error that says what is not possible."""
     budget = None if options.budget is None else budget_of(options.budget)
     policy = get(options.policy)
@@ -87,7 +88,7 @@ def check_options(options: Options) -> tuple[Budget | None, Policy]:
 def _check_policy(policy: Policy) -> None:
     """Refuse what cannot run a query, with the reason and the names of those that can."""
     if policy.chooses:
-        candidates_of(policy)
+        checked_candidates(policy, "query")
         return
     if policy.needs_future:
         reason = "it must know the whole stream before it starts"
@@ -108,7 +109,9 @@ def _check_policy(policy: Policy) -> None:
     )
 
 
-def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], options: Options) -> LinkedRun:
+def run_query(
+    query: StreamQuery, streams: Mapping[str, Table | str | Path], options: QueryOptions
+) -> LinkedRun:
     """Run a query over whole streams."""
     budget, policy = check_options(options)
     ready = prepared(query.query, streams, unit=options.unit, objects=options.objects, joins=options.joins)
@@ -126,7 +129,7 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
         seed=int(options.seed),
     )
     if budget is None and policy.chooses:  # nothing will be evicted
-        config = dataclasses.replace(config, policy=candidates_of(policy)[0])
+        config = dataclasses.replace(config, policy=checked_candidates(policy, "query")[0])
     plan = config.plan()
     need = _Need(plan, triples, mask, terms)
     if budget is None:
@@ -159,7 +162,7 @@ def run_query(query: StreamQuery, streams: Mapping[str, Table | str | Path], opt
 class _Need:
     """What the exact answer would keep, found out where it is asked for."""
 
-    plan: Plan
+    plan: QueryPlan
     triples: Triples
     mask: np.ndarray
     terms: Terms
@@ -227,7 +230,7 @@ def _limited(budget: Budget, allocation: str, config: LinkedConfig, need: _Need)
     return dataclasses.replace(config, limits=tuple(int(share) for share in apportion(tuples, weights)))
 
 
-def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row: float) -> LinkedConfig:
+def in_bytes(budget: Bytes, config: LinkedConfig, plan: QueryPlan, row: float) -> LinkedConfig:
     """The config with the most tuples whose tables, scores, counts and rows a budget in bytes holds."""
     policy = config.policy
     policies: list[Policy | None] = [None]
@@ -236,7 +239,7 @@ def in_bytes(budget: Bytes, config: LinkedConfig, plan: Plan, row: float) -> Lin
         config = dataclasses.replace(config, count_bytes=int(share * budget.n))
     if policy.chooses:
         config = dataclasses.replace(config, choosing_bytes=allowance_of(policy, budget.n))
-        policies = [*candidates_of(policy)]
+        policies = [*checked_candidates(policy, "query")]
 
     def size(config: LinkedConfig, tuples: int, policies: list[Policy | None]) -> float:
         limited = dataclasses.replace(config, limits=(tuples,))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.patterns.batch import Batch
+from penstock.patterns.batch import EventBatch
 from penstock.patterns.compile.values import Values, joined
 from penstock.states.checks import check_numbers, sound
 
 
-class Held:
+class EventBuffer:
     """Events in stream order."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Held:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: EventBatch) -> None:
         """Append the events of a batch."""
         if self.axes is None or not len(self):
             self.axes, self.types, self.rows = batch.axes, batch.types, batch.rows

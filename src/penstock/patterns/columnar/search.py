@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.tiers import Pace, expecting
-from penstock.patterns.columnar.search_kernel import Events, Program, Work, find
+from penstock.patterns.columnar.events import Input
+from penstock.patterns.columnar.search_kernel import Events, Program, SearchWork, find
+from penstock.patterns.columnar.tables import Compiler
 from penstock.patterns.compile.alternatives import Alternative
 from penstock.patterns.compile.analysis import Analysis
 from penstock.patterns.compile.forms import alternative_form
-from penstock.patterns.compile.tables import Compiler
-from penstock.patterns.published.events import Input
 
 ROOM, MOST_ROOM = 4_096, 1 << 20  # matches for which there is room at first: as many as events
 NEVER = 1 << 62
@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False)
-class Marks:
+class EventMarks:
     """The same event by event, where events of several streams stand one after the other."""
 
     first: np.ndarray  # per position: whether a match may begin there
@@ -69,7 +69,7 @@ class Searches:
     analysis: Analysis
     alternatives: Sequence[Alternative]
     given: Input
-    limits: Limits | Marks
+    limits: Limits | EventMarks
     ahead: bool  # matches are settled when their window has passed
 
     def promising(self) -> Iterator[Alternative]:
@@ -87,7 +87,7 @@ class Searches:
                 yield lead
 
     @property
-    def name(self) -> tuple[bool, float, Limits | Marks]:
+    def name(self) -> tuple[bool, float, Limits | EventMarks]:
         """What two patterns must have in common to share a search."""
         return self.given.by_events, self.given.width, self.limits
 
@@ -145,7 +145,13 @@ class Searches:
             size = min(most, 4 * size)
 
     def _search(
-        self, events: Events, program: Program, work: Work, last: tuple[int, int], enough: int, most: int
+        self,
+        events: Events,
+        program: Program,
+        work: SearchWork,
+        last: tuple[int, int],
+        enough: int,
+        most: int,
     ) -> None:
         """Search slice by slice of the events that may be the last of a match."""
         begin, end = program.span[program.order[0]]

@@ -64,7 +64,7 @@ class Program(NamedTuple):
     free: np.ndarray  # per slot: nothing but the window ties it, or a slot filled before it, to the first one
 
 
-class Work(NamedTuple):
+class SearchWork(NamedTuple):
     """What the search writes."""
 
     position: np.ndarray  # per slot

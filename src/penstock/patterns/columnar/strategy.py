@@ -12,16 +12,15 @@ them share, be it as a whole pattern or as a branch of an OR.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from penstock.patterns.batch import Batch, Member, type_names, width_of
-from penstock.patterns.columnar.event_buffer import Held
-from penstock.patterns.columnar.quota import Quota
-from penstock.patterns.columnar.search import Limits, Marks, Searches, first_matches, in_result_order
+from penstock.patterns.batch import EventBatch, Member, type_names, width_of
+from penstock.patterns.columnar.event_buffer import EventBuffer
+from penstock.patterns.columnar.events import Input, Shared, filtered, input_of
+from penstock.patterns.columnar.search import EventMarks, Limits, Searches, first_matches, in_result_order
 from penstock.patterns.columnar.search_kernel import count_keyed
 from penstock.patterns.compile.alternatives import (
     Alternative,
@@ -31,17 +30,9 @@ from penstock.patterns.compile.alternatives import (
     predicates_of,
 )
 from penstock.patterns.compile.forms import alternative_form
-from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import Values, codes_of
-from penstock.patterns.published.events import Input, Shared, filtered, input_of
-
-
-@dataclass
-class Found:
-    """Matches: their number, and the rows of those that are kept, one column per slot of a match."""
-
-    count: int = 0
-    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
+from penstock.patterns.language.span import first_within
+from penstock.patterns.quota import FoundMatches, Quota
 
 
 class Columnar:
@@ -51,12 +42,12 @@ class Columnar:
 
     def __init__(self, members: Sequence[Member], **_: Any) -> None:
         self.members = list(members)
-        self.events = Held()
+        self.events = EventBuffer()
         self.searches = [Search(member) for member in members]
         self.shared = 0
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Events in memory."""
         return len(self.events)
 
@@ -102,22 +93,22 @@ class Columnar:
         """Assert the invariants."""
         self.events.check()
 
-    def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
+    def process(self, batch: EventBatch, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches of each pattern that a batch completes, as many as are wanted."""
-        first_new = self.held
+        first_new = self.buffered
         self.events.append(batch)
         found = self._found(batch.unit, first_new, batch.ends, quotas)
         self.events.drop(min(self._passed(member, search, batch) for member, search in self._each()))
         return found
 
-    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[Found]:
+    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that waited for their window to pass."""
-        return self._found(unit, self.held, {}, quotas)
+        return self._found(unit, self.buffered, {}, quotas)
 
     def _each(self) -> Any:
         return zip(self.members, self.searches, strict=True)
 
-    def _passed(self, member: Member, search: Search, batch: Batch) -> int:
+    def _passed(self, member: Member, search: Search, batch: EventBatch) -> int:
         """How many events no window of a pattern reaches any more."""
         by_events = member.span.events
         end = batch.ends[by_events]
@@ -128,7 +119,7 @@ class Columnar:
 
     def _found(
         self, unit: str, first_new: int, ends: dict[bool, Any], quotas: Sequence[Quota]
-    ) -> list[Found]:
+    ) -> list[FoundMatches]:
         shared, out = Shared(), []
         numbers = {name: i for i, name in enumerate(type_names(self.members))}
         for i, search in enumerate(self.searches):
@@ -146,20 +137,20 @@ class Search:
         self.ahead = looks_ahead(self.analysis)
         self.reach = 2 if self.ahead and looks_back(self.analysis) else 1  # windows that are held
         self.alternatives = alternatives(self.analysis.root)
-        self.settled: Any = None  # matches whose window ends before this have been told
+        self.settled: Any = None  # matches whose window ends before this are out
 
     def found(
         self,
-        events: Held,
+        events: EventBuffer,
         unit: str,
         first_new: int,
         ends: dict[bool, Any],
         quota: Quota,
         numbers: dict[str, int],
         shared: Shared,
-    ) -> Found:
+    ) -> FoundMatches:
         """The matches that a batch completes; without its ends, those that wait."""
-        nothing = Found(0, np.empty((0, len(self.analysis.columns)), np.int64))
+        nothing = FoundMatches(0, np.empty((0, len(self.analysis.columns)), np.int64))
         if events.axes is None or not len(events):
             self._settle(ends)
             return nothing
@@ -171,7 +162,7 @@ class Search:
         count, positions = self.positions(
             axis, width, events.types, numbers, events.columns, limits, quota, shared
         )
-        return Found(count, np.where(positions >= 0, events.rows[positions], -1))
+        return FoundMatches(count, np.where(positions >= 0, events.rows[positions], -1))
 
     def positions(
         self,
@@ -180,7 +171,7 @@ class Search:
         types: np.ndarray,
         numbers: dict[str, int],
         values: dict[str, Values],
-        limits: Limits | Marks,
+        limits: Limits | EventMarks,
         quota: Quota,
         shared: Shared,
     ) -> tuple[int, np.ndarray]:

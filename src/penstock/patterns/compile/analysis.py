@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.errors import PatternError, hint
-from penstock.patterns.language.nodes import Attr, Compare, Const, E, Item, Not, Part
+from penstock.patterns.language.nodes import Attr, Compare, ConstantValue, E, Not, Part, ReturnItem
 
 EVENT = "EVENT"
 MOST = 1_000  # maximum events in a pattern
@@ -37,7 +37,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Side:
+class PredicateSide:
     """One side of a predicate: an attribute of a slot."""
 
     slot: int
@@ -49,17 +49,17 @@ class Predicate:
     """A comparison whose variables are slots."""
 
     number: int
-    left: Side | Const
+    left: PredicateSide | ConstantValue
     op: str
-    right: Side | Const
+    right: PredicateSide | ConstantValue
     scope: tuple[int, ...]
     branches: Branches
     text: str
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[PredicateSide, ...]:
         """The sides that are attributes."""
-        return tuple(side for side in (self.left, self.right) if isinstance(side, Side))
+        return tuple(side for side in (self.left, self.right) if isinstance(side, PredicateSide))
 
     @property
     def slots(self) -> frozenset[int]:
@@ -132,7 +132,7 @@ class Analysis:
         return sorted({side.attr for predicate in self.predicates for side in predicate.sides})
 
 
-class _Reader:
+class _PatternReader:
     """Walks over the syntax tree once; predicates are resolved when all names are known."""
 
     def __init__(self, part: Part) -> None:
@@ -207,9 +207,9 @@ def _events(part: Part) -> Iterator[E]:
             yield from _events(piece)
 
 
-def analyse(part: Part, items: tuple[Item, ...]) -> Analysis:
+def analyse(part: Part, items: tuple[ReturnItem, ...]) -> Analysis:
     """Analyse an expression, or raise an error that says why it is invalid."""
-    reader = _Reader(part)
+    reader = _PatternReader(part)
     root = reader.walk(part, (), ())
     names = {slot.name: slot.number for slot in reader.slots}
     predicates = [
@@ -257,13 +257,13 @@ def _resolved(
                     "variables of one branch",
                 )
     left, right = (
-        Side(names[side.var], side.name) if isinstance(side, Attr) else side
+        PredicateSide(names[side.var], side.name) if isinstance(side, Attr) else side
         for side in (compare.left, compare.right)
     )
     return Predicate(number, left, compare.op, right, deepest, tuple(sorted(chosen.items())), str(compare))
 
 
-def _check_items(items: tuple[Item, ...], names: dict[str, int], slots: list[Slot]) -> None:
+def _check_items(items: tuple[ReturnItem, ...], names: dict[str, int], slots: list[Slot]) -> None:
     seen: set[str] = set()
     for item in items:
         slot = slots[_slot_of(item.var, f"RETURN {item}", names, item)]

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from penstock.patterns.compile.alternatives import Alternative, predicates_of
-from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate, Side
-from penstock.patterns.language.nodes import Const
+from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate, PredicateSide
+from penstock.patterns.language.nodes import ConstantValue
 
 Form = tuple[Any, ...]
 
@@ -60,11 +60,11 @@ def part_form(
         mine.append((predicate, tuple(negations[number] for number in deeper), chosen))
     others = sorted({which for _, _, chosen in mine for which, _ in chosen if which not in ors})
     number = {**{which: -1 - i for i, which in enumerate(others)}, **ors}
-    told = [
+    forms = [
         (_sides(p, inside, outside or {}), p.op, where, tuple(sorted((number[w], b) for w, b in chosen)))
         for p, where, chosen in mine
     ]
-    return shape(node), tuple(told)
+    return shape(node), tuple(forms)
 
 
 def alternative_form(analysis: Analysis, alternative: Alternative, lead: int) -> Form:
@@ -93,14 +93,14 @@ def alternative_form(analysis: Analysis, alternative: Alternative, lead: int) ->
 def _sides(predicate: Predicate, inside: Mapping[int, int], outside: Mapping[int, int]) -> Form:
     """Both sides of a comparison."""
 
-    def told(side: Side | Const) -> Form:
-        if isinstance(side, Const):
+    def side_form(side: PredicateSide | ConstantValue) -> Form:
+        if isinstance(side, ConstantValue):
             return "constant", type(side.value).__name__, side.value
         if side.slot in inside:
             return "inside", inside[side.slot], side.attr
         return "outside", outside.get(side.slot, -1), side.attr
 
-    return told(predicate.left), told(predicate.right)
+    return side_form(predicate.left), side_form(predicate.right)
 
 
 def _every_or(node: Node) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate
-from penstock.patterns.compile.span import Span
+from penstock.patterns.language.span import Span
 
 
 def _own(analysis: Analysis, scope: tuple[int, ...]) -> list[Predicate]:

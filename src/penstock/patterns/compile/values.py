@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 
 from penstock.errors import ColumnError
-from penstock.patterns.compile.analysis import Predicate, Side
-from penstock.patterns.language.nodes import Const
+from penstock.patterns.compile.analysis import Predicate, PredicateSide
+from penstock.patterns.language.nodes import ConstantValue
 
 NOTHING = "null"
 _KINDS = {
@@ -150,7 +150,7 @@ def _together(pieces: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(pieces)
 
 
-def constant(const: Const, kind: str, text: str) -> Any:
+def constant(const: ConstantValue, kind: str, text: str) -> Any:
     """Convert a constant to the kind of the column it is compared with, or raise an error."""
     value = const.value
     plain: Any = value
@@ -195,7 +195,7 @@ def check_kinds(predicates: Sequence[Predicate], columns: Mapping[str, str]) -> 
                 "one of the columns."
             )
         for side in (predicate.left, predicate.right):
-            if isinstance(side, Const):
+            if isinstance(side, ConstantValue):
                 constant(side, next(iter(kinds), NOTHING), predicate.text)
 
 
@@ -237,7 +237,7 @@ def codes_of(
             (predicate, constant(side, kind, predicate.text))
             for predicate in mine
             for side in (predicate.left, predicate.right)
-            if isinstance(side, Const)
+            if isinstance(side, ConstantValue)
         ]
         ordered = any(predicate.op not in ("=", "!=") for predicate in mine)
         values = [value for _, value in fixed]
@@ -297,7 +297,7 @@ def local_mask(predicate: Predicate, codes: Codes, rows: np.ndarray | slice = sl
     """Where a predicate about one event holds."""
     sides: list[Any] = []
     for side in (predicate.left, predicate.right):
-        if isinstance(side, Side):
+        if isinstance(side, PredicateSide):
             sides.append(codes.columns[side.attr][rows])
         else:
             sides.append(codes.constants[predicate])
@@ -311,6 +311,6 @@ def local_mask(predicate: Predicate, codes: Codes, rows: np.ndarray | slice = sl
         ">=": left >= right,
     }[predicate.op]
     for column, side in zip(sides, (predicate.left, predicate.right), strict=True):
-        if isinstance(side, Side):
+        if isinstance(side, PredicateSide):
             compared = compared & (column >= 0)
     return np.asarray(compared)

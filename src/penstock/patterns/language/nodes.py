@@ -88,11 +88,11 @@ class Attr(Placed):
 
 
 @dataclass(frozen=True)
-class Const(Placed):
+class ConstantValue(Placed):
     """A number, text, boolean or timestamp in a comparison.
 
-    >>> from penstock.patterns.language.nodes import Const
-    >>> str(Const("surgery")), str(Const(2.5))
+    >>> from penstock.patterns.language.nodes import ConstantValue
+    >>> str(ConstantValue("surgery")), str(ConstantValue(2.5))
     ('"surgery"', '2.5')
     """
 
@@ -122,7 +122,7 @@ class Const(Placed):
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Const)
+            isinstance(other, ConstantValue)
             and type(self.value) is type(other.value)
             and bool(self.value == other.value)
         )
@@ -140,7 +140,7 @@ class Const(Placed):
         return repr(self.value)
 
 
-Operand = Attr | Const
+Operand = Attr | ConstantValue
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,11 @@ class Compare(Placed):
     def __post_init__(self) -> None:
         for side in ("left", "right"):
             value: Any = getattr(self, side)
-            if not isinstance(value, Attr | Const):
-                object.__setattr__(self, side, Const(value))
+            if not isinstance(value, Attr | ConstantValue):
+                object.__setattr__(self, side, ConstantValue(value))
         if self.op not in OPERATORS:
             raise PatternError(f"{self.op!r} is not a comparison. Allowed: {', '.join(OPERATORS)}")
-        if isinstance(self.left, Const) and isinstance(self.right, Const):
+        if isinstance(self.left, ConstantValue) and isinstance(self.right, ConstantValue):
             raise PatternError(
                 f"{self} compares two constants; one side must be an attribute, such as a.price.",
                 expected="an attribute on one side",
@@ -312,11 +312,11 @@ Part = E | Not | Group
 
 
 @dataclass(frozen=True)
-class Item(Placed):
+class ReturnItem(Placed):
     """One column of RETURN: a variable or an attribute of one, optionally renamed.
 
-    >>> from penstock.patterns.language.nodes import Attr, Item
-    >>> print(Item(Attr("a", "price"), "paid"))
+    >>> from penstock.patterns.language.nodes import Attr, ReturnItem
+    >>> print(ReturnItem(Attr("a", "price"), "paid"))
     a.price AS paid
     """
 

@@ -14,9 +14,21 @@ from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
 from penstock.errors import PatternError, PatternSyntaxError, WindowError, pointed
-from penstock.patterns.compile.span import Span, span_of
-from penstock.patterns.language.nodes import DEEPEST, And, Attr, Compare, Const, E, Item, Not, Or, Placed, Seq
+from penstock.patterns.language.nodes import (
+    DEEPEST,
+    And,
+    Attr,
+    Compare,
+    ConstantValue,
+    E,
+    Not,
+    Or,
+    Placed,
+    ReturnItem,
+    Seq,
+)
 from penstock.patterns.language.parse_errors import no_skipping, refuse
+from penstock.patterns.language.span import Span, span_of
 from penstock.units import time_unit
 
 EVENTS = ("event", "events")
@@ -33,7 +45,7 @@ def _lark(start: str) -> Lark:
     return Lark(grammar, start=start, parser="lalr", propagate_positions=True)
 
 
-def parse_pattern(text: str) -> tuple[Any, Span, tuple[Item, ...]]:
+def parse_pattern(text: str) -> tuple[Any, Span, tuple[ReturnItem, ...]]:
     """Return the expression, the window and the RETURN items of a pattern."""
     return _parsed(text, "start")
 
@@ -193,16 +205,16 @@ class _Builder(Transformer[Token, Any]):
     def attribute(self, variable: Token, name: Token) -> Attr:
         return Attr(str(variable), _name(name))
 
-    def number(self, token: Token) -> Const:
-        return Const(_number(token))
+    def number(self, token: Token) -> ConstantValue:
+        return ConstantValue(_number(token))
 
-    def string(self, token: Token) -> Const:
-        return Const(_unquoted(token))
+    def string(self, token: Token) -> ConstantValue:
+        return ConstantValue(_unquoted(token))
 
-    def boolean(self, token: Token) -> Const:
-        return Const(token.lower() == "true")
+    def boolean(self, token: Token) -> ConstantValue:
+        return ConstantValue(token.lower() == "true")
 
-    def timestamp(self, token: Token) -> Const:
+    def timestamp(self, token: Token) -> ConstantValue:
         fine = re.search(r"\.\d{6}(\d+)", token)
         if fine and fine.group(1).strip("0"):
             raise PatternError(
@@ -210,7 +222,7 @@ class _Builder(Transformer[Token, Any]):
                 expected="a timestamp in microseconds",
             )
         try:
-            return Const(datetime.datetime.fromisoformat(str(token)))
+            return ConstantValue(datetime.datetime.fromisoformat(str(token)))
         except ValueError as error:
             raise PatternError(f"{token} is not a timestamp: {error}.", expected="a timestamp") from error
 
@@ -237,11 +249,11 @@ class _Builder(Transformer[Token, Any]):
             raise refused from error
         return str(number), str(unit)
 
-    def returns(self, _return: Token, *items: Item) -> tuple[Item, ...]:
+    def returns(self, _return: Token, *items: ReturnItem) -> tuple[ReturnItem, ...]:
         return items
 
-    def item(self, what: Attr | str, *alias: Token) -> Item:
-        return Item(what, _name(alias[1]) if alias else None)
+    def item(self, what: Attr | str, *alias: Token) -> ReturnItem:
+        return ReturnItem(what, _name(alias[1]) if alias else None)
 
     def variable(self, name: Token) -> str:
         return str(name)

@@ -1,52 +1,47 @@
-"""Which cache entry goes when the caches of a pattern exceed their budget.
+"""Which cache entry to evict when the caches of a pattern exceed their budget.
 
 An entry is a partition (object caching) or the intervals that begin at one event (semantic caching). The
-policies are those of joins in the words of a cache: a use is a match. Entries are few and large, so a victim
-may be looked for one by one.
+policies are those of every other cache (`penstock.caching`), and a use is a hit. Evaluations note what they
+do in a log. The policy reads the log only when it has to choose an entry, or when the log is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
+from itertools import count
 from typing import Any
 
+from penstock.caching import Cache
+from penstock.engine.byte_cache_loop import FORGOTTEN, USED_ENTRY
 from penstock.policies import Policy
 
 RESULT_BYTES, SLOT_BYTES, ENTRY_BYTES = 140, 8, 900  # what Python objects of these take, measured
 FIGURES = ("hits", "partial_hits", "recomputations", "evicted", "cache_bytes", "peak_bytes")
-
-
-@dataclass
-class _Entry:
-    """What is known of an entry."""
-
-    bytes: int
-    number: int
-    used: int
-    uses: int = 0
-    score: float = 0.0
+LOGGED = 256  # changes that a policy may not know yet
 
 
 class CachePool:
-    """The entries of all caches of a pattern, by name.
+    """The entries of all caches of a pattern, by name. Without a budget it only adds up their sizes.
 
     >>> from penstock import policies
     >>> from penstock.patterns.published.cache_pool import CachePool
-    >>> pool = CachePool(1_000, policies.get("lru"))
-    >>> pool.store("a", 600), pool.store("b", 600)
+    >>> pool = CachePool(2_000, policies.get("lru"))
+    >>> pool.store("a", 1_200), pool.store("b", 1_200)
     ([], ['a'])
     """
 
     def __init__(self, budget: int | None, policy: Policy, seed: int = 0) -> None:
-        self.budget, self.policy, self.random = budget, policy, Random(seed)
-        self.entries: dict[Any, _Entry] = {}
-        self.ring: list[Any] = []
-        self.hand = 0
-        self.clock = 0
+        self.budget = budget
+        self.sizes: dict[Any, int] = {}
         self.bytes = self.peak = 0
         self.hits = self.partial = self.computed = self.evicted = 0
+        self._cache: Cache | None = None
+        if budget is not None:
+            self._cache = Cache(policy, max(1, budget // ENTRY_BYTES), limit=budget, seed=seed % 2**62)
+        self._keys: dict[Any, int] = {}  # the number by which the cache knows an entry
+        self._names: dict[int, Any] = {}
+        self._numbers = count()
+        self._changed: list[int] = []  # the log: keys, and what happened to their entries
+        self._changes: list[int] = []
 
     def figures(self) -> dict[str, int]:
         """The counters under the names of `PatternStats`."""
@@ -55,72 +50,63 @@ class CachePool:
 
     def use(self, name: Any) -> None:
         """An entry has answered a sub-query."""
-        self.clock += 1
-        entry = self.entries.get(name)
-        if entry is not None:
-            entry.used, entry.uses, entry.score = self.clock, entry.uses + 1, entry.score + 1
+        if self._cache is not None:
+            self._note(self._keys[name], USED_ENTRY)
 
     def store(self, name: Any, size: int) -> list[Any]:
-        """An entry has this size now; the names of those that must go for it, perhaps itself."""
-        self.clock += 1
-        entry = self.entries.get(name)
-        if entry is None:
-            entry = self.entries[name] = _Entry(0, self.clock, self.clock, score=self._initial())
-            self.ring.insert(self.hand, name)
-            self.hand += 1
-        self.bytes += size - entry.bytes
-        entry.bytes = size
-        gone: list[Any] = []
-        while self.budget is not None and self.bytes > self.budget:
-            victim = self._victim()
-            self.drop(victim)
-            gone.append(victim)
-        self.evicted += len(gone)
+        """An entry has this size now; return the names of entries evicted for it, perhaps itself."""
+        before = self.sizes.get(name)
+        self.sizes[name] = size
+        self.bytes += size - (before or 0)
+        evicted: list[Any] = []
+        if self._cache is not None:
+            assert self.budget is not None
+            if before is None:
+                key = self._keys[name] = next(self._numbers)
+                self._names[key] = name
+            self._note(self._keys[name], size)
+            if self.bytes > self.budget:
+                evicted = [self._names[key] for key in self._read()]
+                self.evicted += len(evicted)
+                for each in evicted:
+                    self._remove(each)
         self.peak = max(self.peak, self.bytes)
-        return gone
+        return evicted
 
     def drop(self, name: Any) -> None:
-        """An entry is gone."""
-        entry = self.entries.pop(name, None)
-        if entry is None:
-            return
-        self.bytes -= entry.bytes
-        at = self.ring.index(name)
-        del self.ring[at]
-        self.hand -= at < self.hand
+        """An entry is no longer needed."""
+        if name in self.sizes:
+            if self._cache is not None:
+                self._note(self._keys[name], FORGOTTEN)
+            self._remove(name)
 
-    def _initial(self) -> float:
-        if self.policy.name.startswith("clock"):
-            return float(getattr(self.policy, "w0", 1.0))
-        if self.policy.name != "gdj" or not self.entries:
-            return 0.0
-        credits = sorted(entry.score for entry in self.entries.values())
-        share = getattr(self.policy, "initial", 0.9)
-        share = share if isinstance(share, int | float) else 0.9
-        return credits[int(share * (len(credits) - 1))]
+    def check(self) -> None:
+        """Assert the invariants: the cache, once it has read the log, has the same entries."""
+        assert self.bytes == sum(self.sizes.values()), "wrong bytes"
+        if self._cache is not None:
+            assert not self._read(), "entries within the budget were evicted"
+            self._cache.check()
+            assert self._cache.taken == self.bytes <= self._cache.limit, "the cache counts other bytes"
+            assert {self._names[key] for key in self._cache.keys} == self.sizes.keys(), "other entries"
 
-    def _victim(self) -> Any:
-        name = self.policy.name
-        if name == "rand":
-            return self.random.choice(self.ring)
-        if name.startswith("clock"):
-            return self._struck()
-        scores: dict[str, Callable[[_Entry], float]] = {
-            "fifo": lambda entry: entry.number,
-            "lru": lambda entry: entry.used,
-            "lfu": lambda entry: entry.uses,
-            "gdj": lambda entry: entry.score,
-        }
-        score = scores[name]
-        return min(self.entries, key=lambda each: (score(self.entries[each]), self.entries[each].number))
+    def _remove(self, name: Any) -> None:
+        self.bytes -= self.sizes.pop(name)
+        if self._cache is not None:
+            del self._names[self._keys.pop(name)]
 
-    def _struck(self) -> Any:
-        """The entry that the hand of the clock evicts."""
-        rho, threshold = getattr(self.policy, "rho", None), getattr(self.policy, "threshold", 0.0)
-        while True:
-            self.hand %= len(self.ring)
-            entry = self.entries[self.ring[self.hand]]
-            entry.score = entry.score - 1 if rho is None else entry.score * rho
-            if entry.score < threshold:
-                return self.ring[self.hand]
-            self.hand += 1
+    def _note(self, key: int, change: int) -> None:
+        if len(self._changes) == LOGGED:
+            self._read()
+        self._changed.append(key)
+        self._changes.append(change)
+
+    def _read(self) -> list[int]:
+        """Let the policy read the log; return the keys of evicted entries.
+
+        Only the last change can cause evictions: before it, all entries were within the budget.
+        """
+        assert self._cache is not None
+        evicted = self._cache.update(self._changed, self._changes)
+        self._changed.clear()
+        self._changes.clear()
+        return evicted

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from penstock.patterns.compile.analysis import EVENT, Node
 from penstock.patterns.compile.forms import Form, part_form
-from penstock.patterns.compile.span import first_within
+from penstock.patterns.language.span import first_within
 from penstock.patterns.published.cache_pool import RESULT_BYTES, SLOT_BYTES, CachePool
 from penstock.patterns.published.iterative import Ends, Iterative
 from penstock.policies import Policy
@@ -35,7 +35,7 @@ def bytes_of(results: list[Result]) -> int:
     return len(results) * (RESULT_BYTES + SLOT_BYTES * slots)
 
 
-class Caches:
+class SubqueryCaches:
     """What is kept of the sub-queries of all patterns of a stream, and under which numbers."""
 
     def __init__(self, budget: int | None, policy: Policy, seed: int = 0) -> None:
@@ -60,7 +60,7 @@ class Caches:
         raise NotImplementedError
 
 
-class Part(NamedTuple):
+class CachedPart(NamedTuple):
     """A nested part, as its cache needs to know it."""
 
     number: int  # of its form
@@ -84,12 +84,12 @@ class Caching(Iterative):
         self.kept = [self.layout.keepable(g) and not self._two_sided(g) for g in every]
         self.outside = [self.layout.references(g) for g in every]
         late = frozenset().union(*self.layout.late.values())
-        self.parts: dict[int, Part] = {}  # by the identity of the node
+        self.parts: dict[int, CachedPart] = {}  # by the identity of the node
         for node, number in self.layout.nodes():
             if node.kind != EVENT:
                 self.parts[id(node)] = self._part(node, number, late)
 
-    def _part(self, node: Node, number: int, late: frozenset[int]) -> Part:
+    def _part(self, node: Node, number: int, late: frozenset[int]) -> CachedPart:
         scope, slots = self.layout.scope_of[id(node)], tuple(node.slots())
         keys = []
         for predicate in self.layout.keys[number]:
@@ -97,7 +97,7 @@ class Caching(Iterative):
             keys.append((predicate.number, outer.slot, self.columns[outer.attr]))
         negated = any(node is each for each in self.analysis.negations)
         form = (self.span.events, str(self.span), negated, part_form(self.analysis, node, scope, late))
-        return Part(
+        return CachedPart(
             self.caches.number(form),
             slots,
             tuple(self._ors(node)),
@@ -113,7 +113,7 @@ class Caching(Iterative):
 
     # Keys.
 
-    def _name(self, part: Part) -> tuple[Any, ...] | None:
+    def _name(self, part: CachedPart) -> tuple[Any, ...] | None:
         """Number and values of correlated equality predicates; None if one is null, so nothing matches."""
         if not part.keys:
             return (part.number,)

@@ -14,17 +14,17 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from penstock.patterns.batch import Member
-from penstock.patterns.columnar.quota import Tally
 from penstock.patterns.compile.alternatives import looks_ahead, looks_back
-from penstock.patterns.compile.analysis import EVENT, Node, Predicate, Side
-from penstock.patterns.compile.span import first_beyond, first_within
+from penstock.patterns.compile.analysis import EVENT, Node, Predicate, PredicateSide
+from penstock.patterns.language.span import first_beyond, first_within
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import OPS, Memory
+from penstock.patterns.quota import MatchTally
 
 Ends = tuple[int, int]  # the positions of the first and the last event
 
 
-class Plan(NamedTuple):
+class BindingPlan(NamedTuple):
     """How a SEQ or AND is bound."""
 
     parts: tuple[Node, ...]
@@ -50,7 +50,7 @@ class Iterative:
         self.constants = memory.constants
         self.waiting = 0  # the first position whose window is not over, where matches wait for that
         self.width: Any = 0
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, BindingPlan] = {}
         # Where nothing is tested after the groups, matches are counted where they are found.
         self.bulky = self.analysis.root.kind == "SEQ" and not self.layout.late.get(())
         self.bulk = self._bulk() if self.bulky else None
@@ -73,7 +73,7 @@ class Iterative:
 
     # Matches.
 
-    def settle(self, now: Any, tally: Tally) -> None:
+    def settle(self, now: Any, tally: MatchTally) -> None:
         """Matches whose first event's window is over by now."""
         stop = self.base + len(self.axis)
         if now is not None:
@@ -86,7 +86,7 @@ class Iterative:
             self.waiting += 1
         self.waiting = max(self.waiting, stop)
 
-    def collect(self, last: int, first: int | None, tally: Tally) -> None:
+    def collect(self, last: int, first: int | None, tally: MatchTally) -> None:
         """All matches that end with an event (and, if given, begin with one)."""
         if tally.full:
             return
@@ -162,7 +162,7 @@ class Iterative:
             used.discard(position)
         env[slot] = -1
 
-    def _plan(self, node: Node) -> Plan:
+    def _plan(self, node: Node) -> BindingPlan:
         """In which order the parts of a group are bound, and which negations are tested after that."""
         parts = node.positives
         order = [i for i, part in enumerate(parts) if part.kind == EVENT]
@@ -175,7 +175,7 @@ class Iterative:
             if child.negation is not None and child.negation not in late:
                 after = sum(other.negation is None for other in node.children[:i])
                 tests.append((after, child.negation))
-        return Plan(parts, order, tests)
+        return BindingPlan(parts, order, tests)
 
     def _group(self, node: Node, low: int, high: int, since: int) -> Iterator[Ends]:
         """SEQ or AND: single events first, then the parts within the windows these leave."""
@@ -317,7 +317,7 @@ class Iterative:
                 return True
         values = []
         for side in (predicate.left, predicate.right):
-            if isinstance(side, Side):
+            if isinstance(side, PredicateSide):
                 value = self.columns[side.attr][self.env[side.slot] - self.base]
                 if value is None:
                     return False

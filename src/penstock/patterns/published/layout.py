@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate, Side
+from penstock.patterns.compile.analysis import EVENT, Analysis, Node, Predicate, PredicateSide
 
 
 class Layout:
@@ -108,7 +108,7 @@ class Layout:
             if not predicate.slots <= inside or any(which not in ors for which, _ in predicate.branches):
                 yield predicate
 
-    def references(self, negation: int) -> tuple[list[Side], list[int]]:
+    def references(self, negation: int) -> tuple[list[PredicateSide], list[int]]:
         """Attributes outside, and ORs outside, on which the existence of a negated part depends."""
         node = self.analysis.negations[negation]
         inside, ors = set(node.every_slot()), set(_ors(node))

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from penstock.patterns.batch import Batch, Member, attribute_names, type_names
-from penstock.patterns.compile.analysis import Predicate, Side
+from penstock.patterns.batch import EventBatch, Member, attribute_names, type_names
+from penstock.patterns.compile.analysis import Predicate, PredicateSide
 from penstock.patterns.compile.forms import Form, alone_form
 from penstock.patterns.compile.values import NOTHING, constant
-from penstock.patterns.language.nodes import Const
+from penstock.patterns.language.nodes import ConstantValue
 
 OPS = {
     "<": operator.lt,
@@ -62,7 +62,7 @@ class Memory:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def learn(self, batch: Batch) -> None:
+    def learn(self, batch: EventBatch) -> None:
         """Of which kind the values of columns are, and so the constants that they are compared with."""
         for name, values in batch.columns.items():
             if values.kind != NOTHING:
@@ -73,11 +73,11 @@ class Memory:
         for member in self.members:
             for predicate in member.analysis.predicates:
                 for side in (predicate.left, predicate.right):
-                    if isinstance(side, Const):
+                    if isinstance(side, ConstantValue):
                         kind = self.kinds.get(predicate.sides[0].attr, NOTHING)
                         self.constants[predicate] = constant(side, kind, predicate.text)
 
-    def feed(self, batch: Batch) -> Iterator[tuple[int, int, int]]:
+    def feed(self, batch: EventBatch) -> Iterator[tuple[int, int, int]]:
         """Take in the events of a batch one by one: number in the batch, type and position of each."""
         rows, fills = self.rows, self.fills
         lists: list[tuple[list[Any], list[Any]]] = [(rows, batch.rows.tolist())]
@@ -98,7 +98,7 @@ class Memory:
         """Whether an event passes a predicate about it alone."""
         values = []
         for side in (predicate.left, predicate.right):
-            if isinstance(side, Side):
+            if isinstance(side, PredicateSide):
                 values.append(self.columns[side.attr][position - self.base])
             else:
                 values.append(self.constants[predicate])

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.patterns.compile.analysis import Node
 from penstock.patterns.compile.show import label
 from penstock.patterns.published.cache_pool import ENTRY_BYTES
-from penstock.patterns.published.caching import Caches, Caching, Result, bytes_of, labels
+from penstock.patterns.published.caching import Caching, Result, SubqueryCaches, bytes_of, labels
 from penstock.patterns.published.iterative import Ends
 
 END = attrgetter("end")
@@ -59,7 +59,7 @@ class ObjectCache:
     results: int
 
 
-class ObjectCaches(Caches):
+class ObjectCaches(SubqueryCaches):
     """The partitions of all sub-queries."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -68,8 +68,8 @@ class ObjectCaches(Caches):
 
     def store(self, name: tuple[Any, ...], partition: Partition) -> None:
         """A partition has grown; others may have to go for it, or itself."""
-        for gone in self.pool.store(name, partition.bytes):
-            self.partitions.pop(gone, None)
+        for evicted in self.pool.store(name, partition.bytes):
+            self.partitions.pop(evicted, None)
 
     def purge(self, base: int) -> None:
         """Forget what is behind the window."""

@@ -18,7 +18,7 @@ from typing import Any
 from penstock.patterns.compile.analysis import EVENT, Node
 from penstock.patterns.compile.show import label
 from penstock.patterns.published.cache_pool import ENTRY_BYTES
-from penstock.patterns.published.caching import Caches, Caching, Result, bytes_of, labels
+from penstock.patterns.published.caching import Caching, Result, SubqueryCaches, bytes_of, labels
 from penstock.patterns.published.iterative import Ends
 
 PLACE_BYTES, RIGHT_BYTES = 500, 40  # what a place in an index takes, and the end of an interval
@@ -56,7 +56,7 @@ class Intervals:
 
 
 @dataclass
-class Index:
+class IntervalIndex:
     """The intervals of a sub-query for one key, by where they begin."""
 
     by_left: dict[int, Intervals] = field(default_factory=dict)
@@ -90,27 +90,27 @@ class SemanticCache:
     empty: bool | None = None
 
 
-class SemanticCaches(Caches):
+class SemanticCaches(SubqueryCaches):
     """The intervals of all sub-queries."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.indexes: dict[tuple[Any, ...], Index] = {}
+        self.indexes: dict[tuple[Any, ...], IntervalIndex] = {}
         self.flags: dict[tuple[int, int, int], bool] = {}  # isEmpty, by sub-query and interval
         self.seen = 0  # answers from them
 
-    def index(self, name: tuple[Any, ...]) -> Index:
+    def index(self, name: tuple[Any, ...]) -> IntervalIndex:
         """The intervals of a sub-query for one key."""
         found = self.indexes.get(name)
         if found is None:
-            found = self.indexes[name] = Index()
+            found = self.indexes[name] = IntervalIndex()
         return found
 
     def store(self, name: tuple[Any, ...], low: int, intervals: Intervals) -> None:
         """Intervals have grown; others may have to go for them, or themselves."""
-        for gone, left in self.pool.store((name, low), intervals.bytes):
-            if gone in self.indexes:
-                self.indexes[gone].drop(left)
+        for evicted, left in self.pool.store((name, low), intervals.bytes):
+            if evicted in self.indexes:
+                self.indexes[evicted].drop(left)
 
     def purge(self, base: int) -> None:
         """Forget what begins before the window."""
@@ -190,7 +190,9 @@ class SemanticCaching(Caching):
         self.caches.store(name, low, mine)
         return mine
 
-    def _grown(self, index: Index, mine: Intervals | None, part: Node, low: int, high: int) -> Intervals:
+    def _grown(
+        self, index: IntervalIndex, mine: Intervals | None, part: Node, low: int, high: int
+    ) -> Intervals:
         """Complete an interval from those that begin earlier, as far as they reach, and compute the rest."""
         begun = mine is not None
         if mine is None:

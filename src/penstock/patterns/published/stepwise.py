@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.patterns.batch import Batch, Member, type_names, width_of
-from penstock.patterns.columnar.quota import Quota, Tally
-from penstock.patterns.columnar.strategy import Found
+from penstock.patterns.batch import EventBatch, Member, type_names, width_of
 from penstock.patterns.compile.alternatives import alternatives
-from penstock.patterns.compile.span import first_within
+from penstock.patterns.language.span import first_within
 from penstock.patterns.published.iterative import Iterative
 from penstock.patterns.published.layout import Layout
 from penstock.patterns.published.memory import Memory
+from penstock.patterns.quota import FoundMatches, MatchTally, Quota
 
 SLACK = 1_024  # events that may wait to be forgotten together
 
@@ -39,7 +38,7 @@ class Stepwise:
             )
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Events in memory."""
         return len(self.memory)
 
@@ -92,14 +91,16 @@ class Stepwise:
         self.memory.check()
         for each in self.evaluations:
             each.check()
+        if self.caches is not None:
+            self.caches.pool.check()
 
-    def process(self, batch: Batch, quotas: Sequence[Quota]) -> list[Found]:
+    def process(self, batch: EventBatch, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that a batch completes."""
         memory = self.memory
         memory.learn(batch)
         for each in self.evaluations:
             each.width = width_of(each.span, batch.unit, batch.axes[each.span.events])
-        tallies = [Tally(quota) for quota in quotas]
+        tallies = [MatchTally(quota) for quota in quotas]
         ends = self.ends
         for i, kind, position in memory.feed(batch):
             if self.ahead or len(memory.rows) > self.roomy:
@@ -113,21 +114,21 @@ class Stepwise:
         if None not in batch.ends.values():
             self._settle(batch.ends, tallies)
             self._forget(batch.ends)
-        return self._told(tallies)
+        return self._found(tallies)
 
-    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[Found]:
+    def finish(self, unit: str, quotas: Sequence[Quota]) -> list[FoundMatches]:
         """The matches that waited for their window to pass."""
-        tallies = [Tally(quota) for quota in quotas]
+        tallies = [MatchTally(quota) for quota in quotas]
         self._settle({}, tallies)
-        return self._told(tallies)
+        return self._found(tallies)
 
-    def _settle(self, now: dict[bool, Any], tallies: list[Tally]) -> None:
+    def _settle(self, now: dict[bool, Any], tallies: list[MatchTally]) -> None:
         for each in self.ahead:
             each.settle(now.get(each.span.events), tallies[each.number])
 
-    def _told(self, tallies: list[Tally]) -> list[Found]:
+    def _found(self, tallies: list[MatchTally]) -> list[FoundMatches]:
         return [
-            Found(tally.count, np.array(tally.rows, np.int64).reshape(-1, len(each.analysis.columns)))
+            FoundMatches(tally.count, np.array(tally.rows, np.int64).reshape(-1, len(each.analysis.columns)))
             for each, tally in zip(self.evaluations, tallies, strict=True)
         ]
 

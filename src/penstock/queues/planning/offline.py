@@ -95,9 +95,9 @@ def _moves(
 ) -> Iterator[tuple[float, Any]]:
     """The states to which an event leads, or to which a write or read before it leads."""
     kind, q = event
-    held = sum(sizes) - sum(disk.bit_count() for disk in disks)
+    in_memory = sum(sizes) - sum(disk.bit_count() for disk in disks)
     if kind == ARRIVE:
-        if held < memory:
+        if in_memory < memory:
             yield 0.0, (at + 1, disks, _with(sizes, q, sizes[q] + 1))
         else:
             yield from _writes(at, disks, sizes, price)
@@ -107,9 +107,9 @@ def _moves(
         yield 0.0, (at + 1, _with(disks, q, disk >> 1), _with(sizes, q, sizes[q] - 1))
         return
     together = ((disk + 1) & ~disk).bit_length() - 1
-    for length in range(1, min(together, memory - held) + 1):
+    for length in range(1, min(together, memory - in_memory) + 1):
         yield price.of(1, length), (at, _with(disks, q, disk & ~((1 << length) - 1)), sizes)
-    if together > memory - held:
+    if together > memory - in_memory:
         yield from _writes(at, disks, sizes, price)
 
 

@@ -221,11 +221,11 @@ class Lane:
     def from_disk(self, blocks: list[Block], chunks: list[Chunk]) -> None:
         """The oldest chunks are blocks in memory now."""
         run = self.runs[0]
-        gone = sum(chunk.size for chunk in chunks)
+        freed = sum(chunk.size for chunk in chunks)
         for _ in chunks:
             run.parts.popleft()
-        run.size -= gone
-        self.disk -= gone
+        run.size -= freed
+        self.disk -= freed
         if not run.parts:
             self.runs.pop(0)
         if not self.runs or self.runs[0].on_disk:

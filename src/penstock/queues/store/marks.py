@@ -31,27 +31,27 @@ PUT, GOT, PUT_ROWS, _UNUSED, COMMITTED, COMMITTED_ROW = range(6)
 _NUMBERS = (PUT, GOT, PUT_ROWS, COMMITTED, COMMITTED_ROW)
 
 
-class Marks:
+class QueueMarks:
     """The mapped numbers of some queues. The file is read when this is made, and changed from `open` on.
 
     `known` says whether there are numbers, `clean` whether the queue was closed, `flaw` what is damaged.
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from penstock.queues.store.marks import GOT, PUT, Marks
+    >>> from penstock.queues.store.marks import GOT, PUT, QueueMarks
     >>> path = Path(tempfile.mkdtemp()) / "marks"
-    >>> marks = Marks(path, 1)
+    >>> marks = QueueMarks(path, 1)
     >>> marks.known, marks.clean
     (False, False)
     >>> marks.open()
     >>> marks.set(0, PUT, 7)
     >>> marks.close(clean=True)
-    >>> again = Marks(path, 1)
+    >>> again = QueueMarks(path, 1)
     >>> again.clean, again.get(0, PUT), again.get(0, GOT)
     (True, 7, 0)
     >>> raw = path.read_bytes()
     >>> _ = path.write_bytes(raw[:64] + b"!" + raw[65:])
-    >>> print(Marks(path, 1).flaw)
+    >>> print(QueueMarks(path, 1).flaw)
     damage: marks at offset 0, 128 bytes: the numbers of the closed queue have a wrong checksum
     """
 

@@ -11,8 +11,8 @@ from penstock.queues.store.chunks import Chunk
 from penstock.queues.store.commits import Confirmed, read_commits
 from penstock.queues.store.disk import Disk
 from penstock.queues.store.lanes import Lane, Run
-from penstock.queues.store.marks import COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS, Marks
-from penstock.queues.store.scan import HEAD, Flaw, Found, Gap, files_of, gaps, scan
+from penstock.queues.store.marks import COMMITTED, COMMITTED_ROW, GOT, PUT, PUT_ROWS, QueueMarks
+from penstock.queues.store.scan import HEAD, Flaw, Gap, ScannedQueue, files_of, gaps, scan
 
 
 @dataclass
@@ -20,7 +20,7 @@ class QueueFiles:
     """The files of one queue, and its items: from `start` up to but without `after`."""
 
     files: list[tuple[int, Path]]
-    found: Found
+    found: ScannedQueue
     chunks: list[Chunk]
     start: int
     after: int
@@ -37,7 +37,7 @@ class Examination:
     """All files of a folder of queues as they are; `flaws` are those of no single queue."""
 
     durable: bool
-    marks: Marks
+    marks: QueueMarks
     confirmed: Confirmed
     queues: list[QueueFiles]
     flaws: list[Flaw]
@@ -64,7 +64,7 @@ def examine(folder: Path, queues: int, durable: bool) -> Examination:
     (True, [], 0)
     """
     # In this order: a queue at work confirms first and marks it then.
-    marks = Marks(folder / "marks", queues)
+    marks = QueueMarks(folder / "marks", queues)
     confirmed = read_commits(folder / "commits", queues) if durable else Confirmed.none(queues)
     files = files_of(folder)
     flaws = [marks.flaw] if marks.flaw else []
@@ -90,7 +90,7 @@ def examine(folder: Path, queues: int, durable: bool) -> Examination:
     return state
 
 
-def _bounds(lane: int, chunks: list[Chunk], marks: Marks, committed: int | None) -> tuple[int, int]:
+def _bounds(lane: int, chunks: list[Chunk], marks: QueueMarks, committed: int | None) -> tuple[int, int]:
     """The first item that is wanted, and the one after the last."""
     end = max((chunk.first + chunk.count for chunk in chunks), default=0)
     put = marks.get(lane, PUT) if marks.known else 0
@@ -141,9 +141,9 @@ def recover(folder: Path, lanes: list[Lane], state: Examination, disk: Disk, sal
     lost = [gap for each in state.queues for gap in each.missing]
     kept = state.durable or state.marks.clean
     if (damage or (lost and kept)) and not salvage:
-        told = "; ".join(str(each) for each in (*damage, *lost))
+        problems = "; ".join(str(each) for each in (*damage, *lost))
         raise QueueDamageError(
-            f"The queue in '{folder}' is damaged: {told}. Nothing was changed. "
+            f"The queue in '{folder}' is damaged: {problems}. Nothing was changed. "
             "`penstock queues verify` lists it; salvage=True opens what is left and reports what is lost."
         )
     for lane, each in zip(lanes, state.queues, strict=True):
@@ -207,7 +207,7 @@ def producer_of(tag: bytes) -> tuple[str, int, bool]:
     return (tag[9:].decode(), int.from_bytes(tag[:8], "little"), bool(tag[8])) if tag else ("", -1, True)
 
 
-def _cut_unfinished(found: Found, names: dict[int, str]) -> None:
+def _cut_unfinished(found: ScannedQueue, names: dict[int, str]) -> None:
     """Chunks of a producer whose last one never came were not acknowledged, and will be sent again."""
     unfinished = []
     while found.chunks and not producer_of(found.chunks[-1].tag)[2]:
@@ -221,6 +221,6 @@ def _cut_unfinished(found: Found, names: dict[int, str]) -> None:
         )
 
 
-def marked_row(marks: Marks, lane: Lane) -> int:
+def marked_row(marks: QueueMarks, lane: Lane) -> int:
     """The row after the last one that is known to have come."""
     return marks.get(lane.number, PUT_ROWS) if marks.known else 0

@@ -51,16 +51,16 @@ def blocks(lane: Lane, first_row: int, after_row: int) -> list[tuple[Chunk, Any]
             break
         if chunk.row + chunk.rows > first_row:
             chunks.append(chunk)
-    held: dict[int, Any] = {
+    loaded: dict[int, Any] = {
         block.chunk.first: list(block.items)
         for run in lane.runs
         if not run.on_disk
         for block in run.parts
         if block.at == 0 and block.raw is None
     }
-    absent = [chunk for chunk in chunks if chunk.first not in held]
-    held |= zip((chunk.first for chunk in absent), lane.segments.read(absent), strict=True)
-    return [(chunk, held[chunk.first]) for chunk in chunks]
+    absent = [chunk for chunk in chunks if chunk.first not in loaded]
+    loaded |= zip((chunk.first for chunk in absent), lane.segments.read(absent), strict=True)
+    return [(chunk, loaded[chunk.first]) for chunk in chunks]
 
 
 def items(

@@ -54,7 +54,7 @@ class Flaw:
 
 
 @dataclass
-class Found:
+class ScannedQueue:
     """Chunks and flaws of one queue, segment numbers and file sizes."""
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -79,7 +79,7 @@ def files_of(folder: Path) -> dict[int, list[tuple[int, Path]]]:
     return {lane: sorted(files) for lane, files in sorted(found.items())}
 
 
-def scan(files: list[tuple[int, Path]], lane: int) -> Found:
+def scan(files: list[tuple[int, Path]], lane: int) -> ScannedQueue:
     """Read and check all segment files of a queue.
 
     >>> import tempfile
@@ -90,7 +90,7 @@ def scan(files: list[tuple[int, Path]], lane: int) -> Found:
     >>> print(scan([(1, path)], 0).flaws[0])
     torn end: q00000-0000000001.seg at offset 20, 4 bytes: no whole chunk
     """
-    found = Found()
+    found = ScannedQueue()
     for position, (number, path) in enumerate(files):
         raw = path.read_bytes()
         found.sizes[number] = len(raw)

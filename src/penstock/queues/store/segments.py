@@ -13,7 +13,7 @@ from penstock.queues.store.disk import Disk
 from penstock.queues.store.scan import HEAD, file_head, segment_name
 
 
-class Segment:
+class SegmentFile:
     """One file: its size, and how many chunks in it are still needed."""
 
     def __init__(self, number: int, path: Path, file: int, size: int) -> None:
@@ -26,8 +26,8 @@ class Segments:
 
     def __init__(self, folder: Path, lane: int, disk: Disk, longest: int, durable: bool) -> None:
         self.folder, self.lane, self.disk, self.longest, self.durable = folder, lane, disk, longest, durable
-        self.files: dict[int, Segment] = {}
-        self.active: Segment | None = None
+        self.files: dict[int, SegmentFile] = {}
+        self.active: SegmentFile | None = None
         self.next = 1
         self.bytes = 0
         self.appended = 0  # bytes ever written, for group commit
@@ -39,7 +39,7 @@ class Segments:
     def adopt(self, number: int, path: Path, size: int) -> None:
         """A file that was there before; it is read and removed, never appended to."""
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.files[number] = Segment(number, path, file, size)
+        self.files[number] = SegmentFile(number, path, file, size)
         self.bytes += size
         self.next = max(self.next, number + 1)
 
@@ -80,7 +80,7 @@ class Segments:
             self.disk.remove(path)
             raise
         self.next += 1
-        self.active = self.files[number] = Segment(number, path, file, HEAD)
+        self.active = self.files[number] = SegmentFile(number, path, file, HEAD)
         self.bytes += HEAD
 
     def sync(self, upto: int) -> None:
@@ -143,7 +143,7 @@ class Segments:
         for segment in [s for s in self.files.values() if s.live == 0]:
             self._drop(segment)
 
-    def _drop(self, segment: Segment) -> None:
+    def _drop(self, segment: SegmentFile) -> None:
         if segment is self.active:
             # Others may be waiting for a sync of it, and nothing in it needs one.
             with self._syncing:

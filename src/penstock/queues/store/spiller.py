@@ -147,10 +147,10 @@ class Spiller:
         self.make_room(lane, sum(chunk.size for chunk in chunks), True)
         blocks = []
         for chunk, raw in zip(chunks, lane.segments.read(chunks), strict=True):
-            gone = max(0, lane.got - chunk.first)
-            if gone:  # delivered and confirmed before the queue was opened
-                items = decode(raw)[gone:]
-                blocks.append(Block(items, chunk.first + gone, sum(map(len, items)), chunk))
+            confirmed = max(0, lane.got - chunk.first)
+            if confirmed:  # delivered and confirmed before the queue was opened
+                items = decode(raw)[confirmed:]
+                blocks.append(Block(items, chunk.first + confirmed, sum(map(len, items)), chunk))
             else:
                 blocks.append(Block.of(raw, chunk))
         lane.from_disk(blocks, chunks)

@@ -48,7 +48,7 @@ SEGMENT = 64 << 20
 FULL = ("block", "fail", "drop-newest")
 
 
-class Store:
+class QueueStore:
     """Queues in one memory. All methods are safe to call from several threads."""
 
     def __init__(
@@ -222,16 +222,16 @@ class Store:
     def _not_written(self, error: OSError, taken: int, given: int) -> QueueError:
         """What to raise where items could not be written."""
         if any(lane.segments.failed for lane in self.lanes):
-            told = (
+            consequence = (
                 f"It is unknown whether {given:,} items are safe: the disk failed to sync. Close the queue "
                 "and open it again; the items that it has then are safe."
             )
         else:
-            told = (
+            consequence = (
                 f"{taken:,} of {given:,} items were taken, and nothing that was taken is lost. Free space, "
                 f"or consume{' and commit' * self.durable}; then put the others."
             )
-        return disk_error(self.folder, error, told, taken)
+        return disk_error(self.folder, error, consequence, taken)
 
     def _place(self, lane: Lane, items: list[bytes], size: int, even: int) -> None:
         if not lane.extend(items, size, self.spiller.grain, even):
@@ -471,8 +471,10 @@ class Store:
                 lane.segments.sync(lane.segments.appended)
                 self.commits.confirm(lane.number, int(offset), row, lane.producers if leaving else None)
             except OSError as error:
-                told = "Nothing was confirmed. A confirmation takes a few bytes: free them and commit again."
-                raise disk_error(self.folder, error, told) from error
+                consequence = (
+                    "Nothing was confirmed. A confirmation takes a few bytes: free them and commit again."
+                )
+                raise disk_error(self.folder, error, consequence) from error
             lane.committed, lane.committed_row = int(offset), row
             self._mark(lane, COMMITTED, lane.committed)
             self._mark(lane, COMMITTED_ROW, row)
@@ -569,11 +571,13 @@ class Store:
             except OSError as error:
                 if self.durable:
                     self._release(clean=False)
-                    told = "The queue is closed; everything that was acknowledged is on disk."
-                    raise disk_error(self.folder, error, told) from error
+                    consequence = "The queue is closed; everything that was acknowledged is on disk."
+                    raise disk_error(self.folder, error, consequence) from error
                 count = sum(lane.count for lane in self.lanes)
-                told = f"The queue stays open with its {count:,} items: free space and close it, or get them."
-                raise disk_error(self.folder, error, told) from error
+                consequence = (
+                    f"The queue stays open with its {count:,} items: free space and close it, or get them."
+                )
+                raise disk_error(self.folder, error, consequence) from error
             except BaseException:
                 self._release(clean=False)
                 raise

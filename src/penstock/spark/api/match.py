@@ -17,7 +17,7 @@ from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
 from penstock.patterns import Attr, Pattern
 from penstock.patterns.compile.show import partition_attributes
-from penstock.patterns.options import Options
+from penstock.patterns.options import PatternOptions
 from penstock.spark.runtime import session
 from penstock.spark.runtime.join_schema import quoted, types_of
 from penstock.spark.runtime.keys import is_collated, refuse_collated
@@ -112,7 +112,7 @@ def match_pattern(
     inferred = [] if pattern.within.events else partition_attributes(pattern.analysis)
     keys = given or inferred
     buckets = session.partitions(events.sparkSession) if keys else 1
-    share = Options(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
+    share = PatternOptions(strategy=strategy, budget=budget, policy=policy, max_events=max_events).budget
     spec = PatternSpec(
         pattern=pattern,
         type=type,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.patterns import Pattern, PatternState
 from penstock.patterns.batch import width_of
-from penstock.patterns.options import Options
+from penstock.patterns.options import PatternOptions
 from penstock.spark.runtime.figures import Figures
 from penstock.spark.runtime.keyed_streams import KeyedStreams
 from penstock.spark.runtime.operator import Spec, fixed_types
@@ -152,9 +152,9 @@ class PatternSpec(Spec):
         return width_of(self.pattern.within, self.unit, np.empty(0, self.dtype))
 
     @cached_property
-    def options(self) -> Options:
+    def options(self) -> PatternOptions:
         """How the pattern is run."""
-        return Options(
+        return PatternOptions(
             type=self.type,
             time=self.time,
             strategy=self.strategy,

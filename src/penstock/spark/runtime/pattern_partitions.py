@@ -21,8 +21,8 @@ from penstock.columns import column
 from penstock.errors import SnapshotError
 from penstock.patterns import Attr
 from penstock.patterns.batch import type_numbers
-from penstock.patterns.compile.span import first_within
 from penstock.patterns.compile.values import values_of
+from penstock.patterns.language.span import first_within
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark.runtime.event_store import EventStore
 from penstock.spark.runtime.packer import from_blob, to_blob

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.patterns import Attr, PatternState
-from penstock.patterns.compile.span import first_within
+from penstock.patterns.language.span import first_within
 from penstock.spark.runtime.packer import from_blob, to_blob
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class PatternStream:
     @property
     def held(self) -> int:
         """Events in memory."""
-        return int(self.state.backend.held)
+        return int(self.state.backend.buffered)
 
     @property
     def next_out(self) -> Any:

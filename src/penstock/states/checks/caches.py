@@ -19,7 +19,7 @@ from penstock.engine.cache_loop import (
     REQUESTS,
     USED,
     YOUNGER,
-    Cache,
+    CacheEntries,
     Heap,
 )
 from penstock.policies.clock import ClockCache
@@ -48,7 +48,7 @@ from penstock.states.checks.policies import ROUNDS, check_placed, check_tuning
 CHECKS[RandCache] = anything
 
 
-def live_entries(cache: Cache) -> np.ndarray:
+def live_entries(cache: CacheEntries) -> np.ndarray:
     """The entries that hold a key; the others up to the highest are in the free list."""
     high = int(cache.meta[HIGH])
     held = np.ones(high + 1, bool)
@@ -58,7 +58,7 @@ def live_entries(cache: Cache) -> np.ndarray:
     return np.flatnonzero(held)
 
 
-def check_cache(cache: Cache, state: Any, room: Room | None, fresh: tuple[Any, Any, Any]) -> None:
+def check_cache(cache: CacheEntries, state: Any, room: Room | None, fresh: tuple[Any, Any, Any]) -> None:
     """Whether a cache and the state of its policy are sound, given empty ones."""
     check_shapes((cache, state, room), fresh, "the cache")
     sound((room is None) == (fresh[2] is None), "the limit in bytes is another")
@@ -74,8 +74,8 @@ def check_cache(cache: Cache, state: Any, room: Room | None, fresh: tuple[Any, A
 CHECKS[Room] = anything  # looked at together with the entries
 
 
-@checks(Cache)
-def _check_entries(cache: Cache, around: Any, fresh: Cache) -> None:
+@checks(CacheEntries)
+def _check_entries(cache: CacheEntries, around: Any, fresh: CacheEntries) -> None:
     """Whether every entry is found under its key, or is free."""
     check_within(cache.meta, 0, FAR, "a counter")
     sound(cache.meta[CAPACITY] == fresh.meta[CAPACITY], "the number of entries is another")
@@ -87,7 +87,7 @@ def _check_entries(cache: Cache, around: Any, fresh: Cache) -> None:
 
 
 @checks(Heap)
-def _check_heap(heap: Heap, cache: Cache, fresh: Any) -> None:
+def _check_heap(heap: Heap, cache: CacheEntries, fresh: Any) -> None:
     """Whether the heap has every entry, at its place."""
     live = live_entries(cache)
     sound(heap.length[0] == len(live), "a heap has other entries")
@@ -96,7 +96,7 @@ def _check_heap(heap: Heap, cache: Cache, fresh: Any) -> None:
 
 
 @checks(FifoCache, LruCache)
-def _check_list(state: Any, cache: Cache, fresh: Any) -> None:
+def _check_list(state: Any, cache: CacheEntries, fresh: Any) -> None:
     """Whether the list from the oldest to the youngest has every entry, and the one back too."""
     live = live_entries(cache)
     for end, near in ((YOUNGER, OLDER), (OLDER, YOUNGER)):
@@ -106,7 +106,7 @@ def _check_list(state: Any, cache: Cache, fresh: Any) -> None:
 
 
 @checks(GdjCache)
-def _check_gdj(state: GdjCache, cache: Cache, fresh: GdjCache) -> None:
+def _check_gdj(state: GdjCache, cache: CacheEntries, fresh: GdjCache) -> None:
     check_tuning(state.tuning, fresh.tuning)
     check_same(state.ranks, fresh.ranks, "the rule")
     blocks = state.blocks
@@ -118,22 +118,22 @@ def _check_gdj(state: GdjCache, cache: Cache, fresh: GdjCache) -> None:
 
 
 @checks(GreedyDualCache)
-def _check_greedy_dual(state: GreedyDualCache, cache: Cache, fresh: Any) -> None:
+def _check_greedy_dual(state: GreedyDualCache, cache: CacheEntries, fresh: Any) -> None:
     check_numbers(state.now, "a worth")
 
 
 @checks(LfdCache)
-def _check_lfd(state: LfdCache, cache: Cache, fresh: LfdCache | None) -> None:
+def _check_lfd(state: LfdCache, cache: CacheEntries, fresh: LfdCache | None) -> None:
     check_within(cache.meta[[REQUESTS]], 0, len(state.coming), "the number of requests")
 
 
 @checks(ClockCache)
-def _check_clock(state: ClockCache, cache: Cache, fresh: ClockCache) -> None:
+def _check_clock(state: ClockCache, cache: CacheEntries, fresh: ClockCache) -> None:
     check_same(state.w0, fresh.w0, "the first score")
     _check_ring(state, cache)
 
 
-def _check_ring(state: Any, cache: Cache) -> np.ndarray:
+def _check_ring(state: Any, cache: CacheEntries) -> np.ndarray:
     live = live_entries(cache)
     check_positions(state.ring, np.zeros(len(live), np.int64), state.position[live])
     check_within(state.heap.score, -FAR, FAR, "a step of the hand")
@@ -141,7 +141,7 @@ def _check_ring(state: Any, cache: Cache) -> np.ndarray:
 
 
 @checks(ClockExpCache)
-def _check_clock_exp(state: ClockExpCache, cache: Cache, fresh: ClockExpCache) -> None:
+def _check_clock_exp(state: ClockExpCache, cache: CacheEntries, fresh: ClockExpCache) -> None:
     check_same(state.parameters, fresh.parameters, "a parameter")
     check_same(state.powers, fresh.powers, "a parameter")
     live = _check_ring(state, cache)

@@ -79,7 +79,7 @@ class Span(Placed):
 def first_within(axis: Sequence[Any] | np.ndarray, end: Any, width: Any, windows: int = 1) -> int:
     """Return the first of ascending times inside a window that ends here, or inside several in a row.
 
-    >>> from penstock.patterns.compile.span import first_within
+    >>> from penstock.patterns.language.span import first_within
     >>> first_within([1, 4, 6, 9], 9, 3), first_within([1, 4, 6, 9], 9, 3, windows=2)
     (2, 1)
     """
@@ -92,7 +92,7 @@ def first_within(axis: Sequence[Any] | np.ndarray, end: Any, width: Any, windows
 def first_beyond(axis: Sequence[Any], start: Any, width: Any) -> int:
     """Return the first of ascending times beyond a window that begins here.
 
-    >>> from penstock.patterns.compile.span import first_beyond
+    >>> from penstock.patterns.language.span import first_beyond
     >>> first_beyond([1, 4, 6, 9], 1, 5)
     3
     """
@@ -102,7 +102,7 @@ def first_beyond(axis: Sequence[Any], start: Any, width: Any) -> int:
 def span_of(given: Any) -> Span:
     """Return a window as given, or from a text, a number or a timedelta.
 
-    >>> from penstock.patterns.compile.span import span_of
+    >>> from penstock.patterns.language.span import span_of
     >>> span_of("500 events"), span_of(10)
     (Span(size=500, events=True), Span(size=10, events=False))
     """

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.patterns.columnar.search_kernel import Events, Program, Work
+from penstock.patterns.columnar.events import Input, filtered
+from penstock.patterns.columnar.search_kernel import Events, Program, SearchWork
 from penstock.patterns.compile.alternatives import Absence, Alternative, alternatives, predicates_of
-from penstock.patterns.compile.analysis import Analysis, Predicate, Side
-from penstock.patterns.language.nodes import Const
-from penstock.patterns.published.events import Input, filtered
+from penstock.patterns.compile.analysis import Analysis, Predicate, PredicateSide
+from penstock.patterns.language.nodes import ConstantValue
 
 COMPARISONS = {"<": 0, "<=": 1, "=": 2, "!=": 3, ">=": 4, ">": 5}
 MIRRORED = {"<": ">", "<=": ">=", "=": "=", "!=": "!=", ">=": "<=", ">": "<"}
@@ -127,17 +127,17 @@ class Compiler:
                 other.append(where)
         block.places[slot] = place
         tests: list[tuple[int, ...]] = []
-        key: tuple[str, Side] | None = None
+        key: tuple[str, PredicateSide] | None = None
         for predicate in predicates_of(self.analysis, block.scope, block.branches):
             if slot not in predicate.slots or not predicate.slots <= set(block.places):
                 continue
             if filtered(self.analysis, predicate):
                 continue
             mine, theirs, op = predicate.left, predicate.right, predicate.op
-            if not isinstance(mine, Side) or mine.slot != slot:
+            if not isinstance(mine, PredicateSide) or mine.slot != slot:
                 mine, theirs, op = theirs, mine, MIRRORED[op]
-            assert isinstance(mine, Side)
-            if isinstance(theirs, Side) and theirs.slot != slot and op == "=" and key is None:
+            assert isinstance(mine, PredicateSide)
+            if isinstance(theirs, PredicateSide) and theirs.slot != slot and op == "=" and key is None:
                 key = mine.attr, theirs
                 continue
             where, column = self._theirs(block, theirs, place, predicate)
@@ -150,13 +150,15 @@ class Compiler:
         self.narrow.append([])
         self._candidates(block, slot, key)
 
-    def _theirs(self, block: _Block, side: Side | Const, place: int, predicate: Predicate) -> tuple[int, int]:
+    def _theirs(
+        self, block: _Block, side: PredicateSide | ConstantValue, place: int, predicate: Predicate
+    ) -> tuple[int, int]:
         """The place and the column of the other side of a comparison; a constant has a column of its own."""
-        if isinstance(side, Side):
+        if isinstance(side, PredicateSide):
             return block.places[side.slot], self.columns[side.attr]
         return place, self.columns.setdefault(predicate, len(self.columns))
 
-    def _candidates(self, block: _Block, slot: int, key: tuple[str, Side] | None) -> None:
+    def _candidates(self, block: _Block, slot: int, key: tuple[str, PredicateSide] | None) -> None:
         rows = self.given.candidates[slot]
         if slot == self.lead and self.ends is not None:
             rows = rows[self.ends[rows]]
@@ -181,9 +183,9 @@ class Compiler:
 
     def _guard(self, block: _Block, predicate: Predicate) -> tuple[int, ...]:
         mine, theirs, op = predicate.left, predicate.right, predicate.op
-        if not isinstance(mine, Side):
+        if not isinstance(mine, PredicateSide):
             mine, theirs, op = theirs, mine, MIRRORED[op]
-        assert isinstance(mine, Side)
+        assert isinstance(mine, PredicateSide)
         place = block.places[mine.slot]
         return (
             place,
@@ -332,10 +334,10 @@ class Compiler:
             free=self._free(),
         )
 
-    def work(self, room: int) -> Work:
+    def work(self, room: int) -> SearchWork:
         """Empty space for a search."""
         slots, blocks = len(self.span), len(self.blocks)
-        return Work(
+        return SearchWork(
             np.full(slots, -1, np.int64),
             np.zeros((slots, 2), np.int64),
             np.zeros((slots, 2), np.int64),

@@ -1,15 +1,17 @@
-"""Limits of a search: how many matches it builds, and after how many it stops."""
+"""What a search is asked for and what it finds: how many matches it builds, and after how many it stops."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Quota(NamedTuple):
     """The matches wanted from a batch; by default all of them.
 
-    >>> from penstock.patterns.columnar.quota import Quota
+    >>> from penstock.patterns.quota import Quota
     >>> Quota.first(10)
     Quota(build=10, stop=11)
     """
@@ -29,7 +31,7 @@ class Quota(NamedTuple):
 
 
 @dataclass
-class Tally:
+class MatchTally:
     """The matches found so far, under a quota."""
 
     quota: Quota
@@ -45,3 +47,11 @@ class Tally:
     def builds(self) -> bool:
         """Whether the next match is built."""
         return self.quota.build is None or len(self.rows) < self.quota.build
+
+
+@dataclass
+class FoundMatches:
+    """Matches: their number, and the rows of those that are kept, one column per slot of a match."""
+
+    count: int = 0
+    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))

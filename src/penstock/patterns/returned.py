@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.columns import Table, column_names
 from penstock.errors import ColumnError, hint
-from penstock.patterns.language.nodes import Attr, Item
+from penstock.patterns.language.nodes import Attr, ReturnItem
 from penstock.payload import to_arrow
 from penstock.states.checks import sound
 
@@ -17,7 +17,7 @@ from penstock.states.checks import sound
 class Kept:
     """Rows of some columns; added with every batch, dropped when no match can need them."""
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self, items: Sequence[ReturnItem]) -> None:
         self.names = sorted({item.what.name for item in items if isinstance(item.what, Attr)})
         self.table: pa.Table | None = None
         self.rows = np.empty(0, np.int64)
