@@ -182,10 +182,10 @@ def test_packed_events_go_through_the_operator(monkeypatch: pytest.MonkeyPatch) 
         assert set(rows["label"]) == {REGISTER, *tags}
         for tag, mine in rows.groupby("label"):
             for output_blob in processors[tag].handleInputRows((tag,), iter([mine]), None):
-                if output_blob["rows"][0] is not None:
-                    total += pairs(from_blob(output_blob["rows"][0]).to_pandas())
-                else:
-                    told_events += json.loads(output_blob["figures"][0])["events"]
+                for blob in output_blob["rows"].dropna():
+                    total += pairs(from_blob(blob).to_pandas())
+                for text in output_blob["figures"].dropna():
+                    told_events += json.loads(text)["events"]
     assert told_events == 400
     assert total == expected
     other = BucketProcessor(replace(spec, buckets=3), tags)

@@ -251,10 +251,12 @@ class JoinBucket(Bucket):
             self.figures.buffered[self.spec.streams[side]] = len(rows)
             if payload_table.rows > SLACK * len(rows):
                 self.state.rename_rows(side, payload_table.keep(rows))
-        if self._bytes() > self.spec.most_bytes:
+        size = self._bytes()
+        if size > self.spec.most_bytes:
             for side, payload_table in enumerate(self.payload_tables):
                 self.state.rename_rows(side, payload_table.keep(self.state.rows(side)))
-        self.figures.peak_bytes = self._bytes()
+            size = self._bytes()
+        self.figures.peak_bytes = size
         self.figures.budget_rows, self.figures.budget_bytes = self.spec.share
 
     def _bytes(self) -> int:

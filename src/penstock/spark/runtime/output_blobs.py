@@ -6,7 +6,7 @@ stream, which touches every row, costs nothing. Such a row has a blob, or the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -43,9 +43,24 @@ def blobs_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
             yield to_blob(table.slice(start, size))
 
 
-def to_frame(fields: T.StructType, **values: Any) -> pd.DataFrame:
-    """One output blob as Spark's stateful operator wants it."""
-    return pd.DataFrame({field.name: pd.Series([values.get(field.name)]) for field in fields})
+def to_frames(tables: Iterable[pa.Table], figures: str, **stamp: Any) -> Iterator[pd.DataFrame]:
+    """Output blobs as Spark's stateful processor wants them: few frames, with the figures in the last row.
+
+    `stamp` is the event time of all rows, by the name of its column.
+    """
+    held: list[bytes] = []
+    for blob in blobs_of(tables):
+        held.append(blob)
+        if sum(map(len, held)) >= MOST_BYTES:
+            yield _frame(held, [None] * len(held), stamp)
+            held = []
+    yield _frame([*held, None], [*[None] * len(held), figures], stamp)
+
+
+def _frame(
+    rows: Sequence[bytes | None], figures: Sequence[str | None], stamp: dict[str, Any]
+) -> pd.DataFrame:
+    return pd.DataFrame({ROWS: rows, FIGURES: figures}, dtype=object).assign(**stamp)
 
 
 def after(watermark: int) -> pd.Timestamp:

@@ -201,13 +201,16 @@ class PackedBatch:
     @classmethod
     def gather(cls, frames: Iterator[Any], watermark: int = -1) -> PackedBatch:
         """Gather packed rows, in whatever order the shuffle brought them."""
-        pieces = [piece for frame in frames for piece in frame.itertuples(index=False)]
-        pieces.sort(key=lambda piece: (piece.side, piece.task, piece.piece))
+        wanted = (SIDE, TASK, PIECE, SKIPPED, LATEST, BLOB)
+        # Column by column: `itertuples` takes a fifth of a small batch.
+        columns = ([frame[name].tolist() for name in wanted] for frame in frames)
+        pieces = [piece for each in columns for piece in zip(*each, strict=True)]
+        pieces.sort(key=lambda piece: piece[:3])
         return cls(
-            blobs=[(int(piece.side), bytes(piece.blob)) for piece in pieces],
+            blobs=[(side, bytes(blob)) for side, *_, blob in pieces],
             watermark=int(watermark),
-            skipped=sum(int(piece.skipped) for piece in pieces),
-            latest=max((float(each.latest) for each in pieces if each.latest == each.latest), default=None),
+            skipped=sum(skipped for *_, skipped, _, _ in pieces),
+            latest=max((latest for *_, latest, _ in pieces if latest == latest), default=None),
         )
 
     def table(self, side: int = 0) -> pa.Table | None:

@@ -56,7 +56,7 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
         """Process the packed rows of one bucket for one batch, or note what the query is."""
-        from penstock.spark.runtime.output_blobs import FIGURES, ROWS, after, blob_fields, blobs_of, to_frame
+        from penstock.spark.runtime.output_blobs import after, to_frames
         from penstock.spark.runtime.packer import REGISTER, PackedBatch
 
         label, state_log, event_time = int(key[0]), self.state_log, self.spec.event_time
@@ -69,11 +69,8 @@ class BucketProcessor(StatefulProcessor):
         tables, figures = opened.bucket.process(batch), opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
         figures.state_written = state_log.commit(opened, batch)
-        fields = blob_fields(event_time)
         stamp = {event_time: after(batch.watermark)} if event_time else {}
-        for blob in blobs_of(tables):
-            yield to_frame(fields, **{ROWS: blob}, **stamp)
-        yield to_frame(fields, **{FIGURES: figures.to_json(number)}, **stamp)
+        yield from to_frames(tables, figures.to_json(number), **stamp)
 
     def close(self) -> None:
         """Do nothing: buckets stay in memory for the next batch."""
