@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.compiler.jit import jit
-from penstock.models.kernels.benefit import LOW, WIDTH
+from penstock.models.kernels.benefit import LOW, TREND, WIDTH, center
 
 # Columns of a bucket.
 EDGE = 0  # the smallest offset that belongs to it
@@ -46,6 +46,22 @@ def observe_offset(buckets, offset):
 
 
 @jit
+def offset_of(outlook, r, value, last, time):
+    """The distance of a value from its stream's trend at that time, or from its last value."""
+    if outlook.kind[r] == TREND:
+        return value - center(outlook, r, time)
+    return value - last
+
+
+@jit
+def observe_new_offset(buckets, offset, high):
+    """A value has come at this offset, perhaps beyond all others; return the largest offset so far."""
+    buckets[0, EDGE] = min(buckets[0, EDGE], offset)
+    observe_offset(buckets, offset)
+    return max(high, np.int64(offset))
+
+
+@jit
 def observe_lifetime(buckets, offset, steps):
     """A tuple that entered at this offset has left after so many steps."""
     row = buckets[bucket_at(buckets, offset)]
@@ -63,6 +79,21 @@ def spread_buckets(buckets, low, high):
     n = buckets.shape[0]
     for b in range(n):
         buckets[b, EDGE] = low + np.floor(b * (high - low + 1.0) / n)
+
+
+@jit
+def start_again(buckets, outlook, r, values, first):
+    """Fill new buckets with the offsets of consecutive values; return the largest offset.
+
+    `first` is the time of the first value.
+    """
+    offsets = np.empty(values.shape[0] - 1, np.int64)
+    for i in range(1, values.shape[0]):
+        offsets[i - 1] = offset_of(outlook, r, values[i], values[i - 1], first + i)
+    spread_buckets(buckets, np.float64(offsets.min()), np.float64(offsets.max()))
+    for i in range(offsets.shape[0]):
+        observe_offset(buckets, np.float64(offsets[i]))
+    return offsets.max()
 
 
 @jit
@@ -144,6 +175,14 @@ def _halve(buckets, at, row, cut, end):
         part[LIVED] = row[LIVED] * share
         part[INVERSE] = row[INVERSE]
         part[DEVIATION] = row[DEVIATION] * share
+
+
+@jit
+def adapt(buckets, high, outlook, r):
+    """Rearrange the buckets and derive the noise of a stream from them."""
+    for _ in range(buckets.shape[0]):
+        rearrange(buckets, np.float64(high))
+    noise_from(buckets, np.float64(high), outlook, r)
 
 
 @jit

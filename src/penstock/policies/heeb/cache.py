@@ -48,7 +48,6 @@ from penstock.models.kernels.benefit import (
     A,
     B,
     Outlook,
-    center,
     fill_noise,
     locate,
     new_outlook,
@@ -59,14 +58,13 @@ from penstock.models.kernels.first_reference import MOST_POINTS, build_first, fi
 from penstock.models.kernels.fitting import SMALLEST, fit, follow_level
 from penstock.models.kernels.offset_histogram import (
     COLUMNS,
-    EDGE,
+    adapt,
     fade,
     mean_inverse,
-    noise_from,
     observe_lifetime,
-    observe_offset,
-    rearrange,
-    spread_buckets,
+    observe_new_offset,
+    offset_of,
+    start_again,
 )
 from penstock.models.survival import LEFT_OUT, AnySurvival
 from penstock.policies.base import CacheSetting
@@ -275,10 +273,8 @@ def _asked(policy, cache, key):
     if policy.outlook.kind[0] == FOUND:
         count(policy.shares, key, np.float64(now))
     if counters[FITTED] != NONE and value == value:
-        offset = np.float64(_offset(policy, counters[LAST], before, now))
-        counters[HIGH] = max(counters[HIGH], np.int64(offset))
-        policy.buckets[0, EDGE] = min(policy.buckets[0, EDGE], offset)
-        observe_offset(policy.buckets, offset)
+        offset = np.float64(offset_of(policy.outlook, 0, counters[LAST], before, now))
+        counters[HIGH] = observe_new_offset(policy.buckets, offset, counters[HIGH])
     if _fit_is_due(policy):
         _learn(policy, cache)
 
@@ -290,14 +286,6 @@ def _fit_is_due(policy):
     if seen >= every:
         return seen % every == 0
     return seen >= 32 and (seen & (seen - 1)) == 0
-
-
-@jit
-def _offset(policy, value, last, time):
-    """Return the distance of a value from the trend at its time, or from the last value."""
-    if policy.outlook.kind[0] == TREND:
-        return value - center(policy.outlook, 0, time)
-    return value - last
 
 
 @jit
@@ -381,7 +369,7 @@ def _coarsen(policy, values):
 def _bring_up(policy, values, first):
     """Decay and adapt the histogram and derive the noise from it; start again if the form changed."""
     counters, outlook, buckets = policy.counters, policy.outlook, policy.buckets
-    kind, n = outlook.kind[0], values.shape[0]
+    kind = outlook.kind[0]
     if kind != TREND and kind != WALK:
         counters[FITTED] = NONE
         return
@@ -390,16 +378,8 @@ def _bring_up(policy, values, first):
     else:
         # The unit of a walk may have changed with the fit.
         counters[FITTED] = kind
-        offsets = np.empty(n - 1, np.int64)
-        for i in range(1, n):
-            offsets[i - 1] = _offset(policy, values[i], values[i - 1], first + i)
-        counters[HIGH] = offsets.max()
-        spread_buckets(buckets, np.float64(offsets.min()), np.float64(offsets.max()))
-        for i in range(n - 1):
-            observe_offset(buckets, np.float64(offsets[i]))
-    for _ in range(buckets.shape[0]):
-        rearrange(buckets, np.float64(counters[HIGH]))
-    noise_from(buckets, np.float64(counters[HIGH]), outlook, 0)
+        counters[HIGH] = start_again(buckets, outlook, 0, values, first)
+    adapt(buckets, counters[HIGH], outlook, 0)
 
 
 @jit
@@ -423,7 +403,9 @@ def _entered(policy, cache, slot):
     if policy.counters[BUCKETS] != 0:
         now = policy.shares.meta[SEEN] - 1
         policy.since[slot] = now
-        policy.offset[slot] = np.float64(_offset(policy, policy.at[slot], policy.counters[LAST], now))
+        policy.offset[slot] = np.float64(
+            offset_of(policy.outlook, 0, policy.at[slot], policy.counters[LAST], now)
+        )
     push(policy.heap, cache, slot, _filed_score(policy, cache.e64[slot, KEY]))
 
 

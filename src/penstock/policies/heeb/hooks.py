@@ -52,14 +52,13 @@ from penstock.models.kernels.benefit import (
 )
 from penstock.models.kernels.fitting import fit, fit_is_due
 from penstock.models.kernels.offset_histogram import (
-    EDGE,
+    adapt,
     fade,
     mean_inverse,
-    noise_from,
     observe_lifetime,
-    observe_offset,
-    rearrange,
-    spread_buckets,
+    observe_new_offset,
+    offset_of,
+    start_again,
 )
 from penstock.policies.heeb.state import (
     ALL,
@@ -205,11 +204,9 @@ def _arrive(policy, store, stream, key, entry):
     policy.seen[stream] = seen + 1
     if policy.counters[LEARNING + stream] != 0:
         if policy.counters[FITTED + stream] != NONE:
-            offset = np.float64(_offset(policy, stream, policy.last[stream], before, seen))
-            policy.counters[HIGH + stream] = max(policy.counters[HIGH + stream], np.int64(offset))
-            buckets = policy.buckets[stream]
-            buckets[0, EDGE] = min(buckets[0, EDGE], offset)
-            observe_offset(buckets, offset)
+            offset = np.float64(offset_of(policy.outlook, stream, policy.last[stream], before, seen))
+            high = policy.counters[HIGH + stream]
+            policy.counters[HIGH + stream] = observe_new_offset(policy.buckets[stream], offset, high)
         policy.history[stream, seen % policy.history.shape[1]] = policy.last[stream]
         if fit_is_due(seen + 1):
             _learn(policy, store, stream)
@@ -239,14 +236,6 @@ def _learn(policy, store, stream):
 
 
 @jit
-def _offset(policy, r, value, last, time):
-    """Return the distance of a value from its stream's trend at that time, or from its last value."""
-    if policy.outlook.kind[r] == TREND:
-        return value - center(policy.outlook, r, time)
-    return value - last
-
-
-@jit
 def _bring_up(policy, r, values, first):
     """Decay and adapt the histogram of a stream and derive the noise; start again if the form changed."""
     counters, kind = policy.counters, policy.outlook.kind[r]
@@ -256,19 +245,10 @@ def _bring_up(policy, r, values, first):
     buckets = policy.buckets[r]
     if counters[FITTED + r] != kind:
         counters[FITTED + r] = kind
-        n = values.shape[0]
-        offsets = np.empty(n - 1, np.int64)
-        for i in range(1, n):
-            offsets[i - 1] = _offset(policy, r, values[i], values[i - 1], first + i)
-        counters[HIGH + r] = offsets.max()
-        spread_buckets(buckets, np.float64(offsets.min()), np.float64(offsets.max()))
-        for i in range(n - 1):
-            observe_offset(buckets, np.float64(offsets[i]))
+        counters[HIGH + r] = start_again(buckets, policy.outlook, r, values, first)
     else:
         fade(buckets, policy.moments[FADING])
-    for _ in range(buckets.shape[0]):
-        rearrange(buckets, np.float64(counters[HIGH + r]))
-    noise_from(buckets, np.float64(counters[HIGH + r]), policy.outlook, r)
+    adapt(buckets, counters[HIGH + r], policy.outlook, r)
 
 
 @jit
@@ -412,7 +392,7 @@ def _leave(policy, store, slot):
         r = 1 - stream
         if policy.counters[FITTED + r] != NONE:
             at = store.k64[store.t32[slot, ENTRY], USE + stream]
-            now = _offset(policy, r, at, policy.last[r], policy.seen[r] - 1)
+            now = offset_of(policy.outlook, r, at, policy.last[r], policy.seen[r] - 1)
             drift = policy.outlook.par[r, A] if policy.outlook.kind[r] == TREND else 0.0
             observe_lifetime(policy.buckets[r], now + drift * age * pace, age * pace)
 
