@@ -23,6 +23,9 @@ COMPILED := PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile 
 	--max-worker-restart 0 --durations=50
 INTERPRETED := PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests
 
+# The JVMs of the tests live for seconds to minutes: optimizing their code costs more than it gains.
+test test-fast: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 test: setup  ## The test suite, then its small part once more with every kernel interpreted
 # In order of collection, the long files of Spark are followed by many short ones, which balances the workers.
 # A worker that crashes ends the run: the rest of its file would be waited for.
