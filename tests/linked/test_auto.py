@@ -185,8 +185,8 @@ def _inside(state: QueryState) -> LinkedState:
 def _columns(state: LinkedState) -> Any:
     from penstock.linked.run.operands import columns_of
 
-    assert state.held is not None
-    return columns_of(state.plan, state.held, state.held_mask, state.terms)[0]
+    assert state.buffered is not None
+    return columns_of(state.plan, state.buffered, state.buffered_mask, state.terms)[0]
 
 
 def test_the_small_caches_keep_to_their_share() -> None:
