@@ -163,7 +163,7 @@ def test_two_keys_with_one_id_are_told_apart() -> None:
     lookup = ps.LookupCache(lambda keys: [{"k2": key} for key in keys], key="k", budget=3)
     state = lookup.start()
     state.process({"k": ["a"]}, on="k")
-    state._check[state._cache.held] ^= 1  # as if another key with the same half of a digest were cached
+    state._check[state._cache.live] ^= 1  # as if another key with the same half of a digest were cached
     for _ in range(2):
         assert state.process({"k": ["a", "b", "a"]}, on="k")["k2"].to_pylist() == ["a", "b", "a"]
 
@@ -290,7 +290,7 @@ def test_costs_that_are_measured(url: str) -> None:
         assert state.process({"k": part}, on="k")["v"].to_pylist() == (10 * part).tolist()
     held = set(state._cache.keys)
     assert len(slow & held) >= 4
-    costs = dict(zip(state._cache.keys, state._cost[state._cache.held].tolist(), strict=True))
+    costs = dict(zip(state._cache.keys, state._cost[state._cache.live].tolist(), strict=True))
     assert min(cost for key, cost in costs.items() if key in slow) > 0.019
     served = ps.LookupCache((url, "items"), key="id", budget=20, policy="gdj", cost="measured")
     run = served.run(stream(500), on="item")
