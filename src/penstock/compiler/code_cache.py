@@ -41,7 +41,7 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from penstock.compiler.file_lock import locked
+from penstock.compiler.file_lock import is_locked, locked
 
 _MAGIC = b"penstock kernel 1\n"
 _PACKAGE = __name__.partition(".")[0]
@@ -150,9 +150,18 @@ class CodeCache(_Cache):
 
         Several workers of a machine need the same kernels at the same moment.
         """
-        path = self._path(sig, target_context.codegen()) if self._enabled else None
-        with contextlib.nullcontext() if path is None else locked(path.with_suffix(".lock")):
+        path = self._lock(sig, target_context)
+        with contextlib.nullcontext() if path is None else locked(path):
             yield
+
+    def compiling_elsewhere(self, sig: Any, target_context: Any) -> bool:
+        """Whether another process is compiling this signature, so that this one may do something else."""
+        path = self._lock(sig, target_context)
+        return path is not None and is_locked(path)
+
+    def _lock(self, sig: Any, target_context: Any) -> Path | None:
+        path = self._path(sig, target_context.codegen()) if self._enabled else None
+        return path and path.with_suffix(".lock")
 
     @property
     def cache_path(self) -> str:

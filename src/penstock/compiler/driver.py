@@ -68,8 +68,12 @@ class Driver(Kernel):
         return run
 
     def _compile_late(self, signature: Any) -> None:
-        self.late.compile(_late(signature))
-        bind_at.compile(_binding(signature))
+        """Compile both halves; first the second if another process is at the first, as workers often are."""
+        halves = [(self.late, _late(signature)), (bind_at, _binding(signature))]
+        if self.late.compiling_elsewhere(_late(signature)):
+            halves.reverse()
+        for kernel, types_of_call in halves:
+            kernel.compile(types_of_call)
 
     def get_ready(self, signature: Any) -> None:
         """Have the form for any policy on disk, and what binds this one."""

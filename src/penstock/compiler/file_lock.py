@@ -36,6 +36,31 @@ def locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody is in such a block at this moment, this process included.
+
+    >>> import tempfile
+    >>> from penstock.compiler.file_lock import is_locked, locked
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "kernel.lock")
+    ...     with locked(file):
+    ...         print(is_locked(file))
+    ...     print(is_locked(file))
+    True
+    False
+    """
+    if fcntl is None:
+        return False
+    try:
+        with path.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _acquire(path: Path) -> IO[str] | None:
     """Wait for the file; whoever has waited for one that was deleted since waits for the next."""
     while fcntl is not None:

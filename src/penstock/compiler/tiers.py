@@ -202,6 +202,10 @@ class Kernel(Whole):
         """Whether there is compiled code for a signature, in this process or on disk."""
         return signature in self.overloads or self._cache.has(signature, self.targetctx)
 
+    def compiling_elsewhere(self, signature: Any) -> bool:
+        """Whether another process is compiling this signature at the moment."""
+        return not self.cached(signature) and self._cache.compiling_elsewhere(signature, self.targetctx)
+
     def _appeared(self, signature: Any) -> bool:
         """Whether there is compiled code by now. Small calls do not look for it every time."""
         now = time.monotonic()
