@@ -12,7 +12,6 @@ from penstock.queues.planning import decisions
 from penstock.queues.planning.costs import Cost, UnitCost
 from penstock.queues.planning.planners import PAGING, Planner, planner
 
-ROUND_ROBIN = -1
 NOBODY = -2
 
 
