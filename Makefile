@@ -14,7 +14,7 @@ export PYSPARK_PYTHON := $(CURDIR)/.venv/bin/python
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup  ## A Spark query that holds its memory under bursts, and Spark's own join beside it
+demo: setup  ## A Spark query that keeps its memory under bursts, compared with Spark's own join
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
 # Most kernels are compiled by the first of these parts, whose workers then end: code that is loaded stays in memory.

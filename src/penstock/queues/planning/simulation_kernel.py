@@ -86,16 +86,16 @@ def _write(runs, state, counts, q, amount, keep):
                 else:
                     runs[q, (place + 1) & mask] += moved
                 break
-            # The whole run goes: it joins the runs on disk before and behind it.
+            # The whole run is written: it joins the runs on disk before and behind it.
             behind = position + 1 < state[q, COUNT]
             if behind:
                 moved += runs[q, (place + 1) & mask]
             if position > 0:
                 runs[q, (place - 1) & mask] += moved
-                gone = 2 if behind else 1
-                for at in range(position + gone, state[q, COUNT]):
-                    runs[q, (state[q, FIRST] + at - gone) & mask] = runs[q, (state[q, FIRST] + at) & mask]
-                state[q, COUNT] -= gone
+                merged = 2 if behind else 1
+                for at in range(position + merged, state[q, COUNT]):
+                    runs[q, (state[q, FIRST] + at - merged) & mask] = runs[q, (state[q, FIRST] + at) & mask]
+                state[q, COUNT] -= merged
             else:
                 if behind:
                     state[q, FIRST] += 1

@@ -32,7 +32,7 @@ class QueueStore(OpenFolder):
         timeout: float | None = None,
         producer: tuple[str, int] | None = None,
     ) -> int:
-        """Items enter at the end; how many were taken (fewer only with on_full="drop-newest")."""
+        """Append items; return how many were taken (fewer only with on_full="drop-newest")."""
         if producer is not None:
             producer = producer_of_batch(producer)
         until = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
@@ -220,7 +220,7 @@ class QueueStore(OpenFolder):
     # --- out ------------------------------------------------------------------------------------------
 
     def get_many(self, lane: Lane, number: int) -> list[Any]:
-        """The oldest items, as many as asked for or as there are."""
+        """Take out the oldest items: as many as requested, or all there are."""
         return self.items.decode_many(self._take_out(lane, number, None))
 
     def get_many_with_offsets(self, lane: Lane, number: int) -> list[Delivery]:
@@ -242,7 +242,7 @@ class QueueStore(OpenFolder):
                         self.spiller.load(lane)
                     except OSError as error:
                         if found:
-                            break  # what is delivered is not taken back; the next call tells of it
+                            break  # what is delivered is not taken back; the next call reports the error
                         raise self._not_loaded(error) from error
                     continue
                 rest = len(block.items) - block.at
@@ -317,7 +317,7 @@ class QueueStore(OpenFolder):
                 lane.segments.free(done.chunk)
             if self.spiller.eager and lane.runs and lane.runs[0].on_disk:
                 self._mark(lane, GOT, lane.got)
-                # An item that is out must reach its consumer: who gets the next one is told of a bad disk.
+                # An item that is out must reach its consumer: the next call reports a bad disk.
                 with contextlib.suppress(OSError, QueueDamageError):
                     self.spiller.load(lane)
         self.words[self.marks.place(lane.number) + GOT] = lane.got * CHECK
@@ -334,7 +334,7 @@ class QueueStore(OpenFolder):
     # --- confirmation ---------------------------------------------------------------------------------
 
     def commit(self, lane: Lane, offset: int | None = None, row: int | None = None) -> int:
-        """Everything before this item is confirmed: it will not come again, and its space is free."""
+        """Confirm everything before this item: it is not delivered again, and its space becomes free."""
         with self.mutex:
             self._need_open()
             offset = lane.got if offset is None else offset
@@ -387,7 +387,7 @@ class QueueStore(OpenFolder):
             return rows.chunk_end(lane, row)
 
     def commit_row(self, lane: Lane, row: int) -> None:
-        """Everything before this row is confirmed and leaves the queue, delivered or not."""
+        """Confirm everything before this row and remove it from the queue, delivered or not."""
         with self.mutex:
             self._need_open()
             row = whole_number("row", row)

@@ -8,7 +8,8 @@ import numpy as np
 
 from penstock.engine.store import ENTRY, PLACE, STREAM, USE, Store
 from penstock.models.kernels import benefit
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels.offset_histogram import EDGE
+from penstock.models.kernels.outlook import (
     FOUND,
     GRID,
     KNOWN,
@@ -29,7 +30,6 @@ from penstock.models.kernels.benefit import (
     WHOLE,
     Outlook,
 )
-from penstock.models.kernels.offset_histogram import EDGE
 from penstock.policies.heeb import cache as heeb_cache
 from penstock.policies.heeb import state as heeb_state
 from penstock.policies.heeb.cache import HeebCache
