@@ -163,7 +163,8 @@ def _sum_walk(steps, low, weights, first, table, deep):
         for c in range(left, right + 1):
             table[c] += weights[d] * now[c]
         if deep.shape[0] > 0:
-            deep[d * width : (d + 1) * width] = table
+            for c in range(width):
+                deep[d * width + c] = table[c]
 
 
 @jit
