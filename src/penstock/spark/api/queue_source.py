@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import QueueError, hint
 from penstock.queues.client import QueueClient
@@ -191,11 +191,12 @@ class QueueSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of the queue on the server."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+        from penstock.spark.runtime.arrow_types import spark_type
 
         options = self._checked()
         with options.connect() as client:
-            return from_arrow_schema(client.schema(options.queue))
+            fields = client.schema(options.queue)
+        return StructType([StructField(each.name, spark_type(each.type), each.nullable) for each in fields])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`."""
