@@ -26,6 +26,7 @@ from penstock.engine.store import (
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
 from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.growth import rooms_of
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
 from penstock.joins.snapshot_checks import check_restored
@@ -172,11 +173,15 @@ class StreamState(KeepsRows, JoinState):
     def _step(self, part: Batch, out: Out, start: int) -> int:
         return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)
 
+    def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
+        self.flow = self.flow.grown(rooms)
+
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
         extra: dict[str, Any] = {
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
+            "peak": self.peak,
             "flow": self.flow,
             "sketch": self.sketch,
         }
@@ -201,9 +206,10 @@ class StreamState(KeepsRows, JoinState):
             state.store = store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+            state.peak = extra["peak"]
             state.flow, state.sketch = extra["flow"], extra["sketch"]
             check_restored(state)
-            check_flow(state.flow, store, flow)
+            check_flow(state.flow, store, flow.grown(rooms_of(store)))
             check_sketch(state.sketch, store, sketch)
         return state
 
