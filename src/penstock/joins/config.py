@@ -102,6 +102,7 @@ class Config:
             labels=labels,
             places=places or self.places,
             rooms=rooms,
+            in_bytes=self.payload is not None,
         )
         return store, policy.build(setting)
 

@@ -276,7 +276,7 @@ class JoinState:
         self.store = None  # type: ignore[assignment]  # so that each table is there twice only while it is copied
         try:
             self.store = grow(self.config, tables, rooms)
-            self.policy = self.running.grow(self.policy, rooms)
+            self.policy = self.running.grow(self.policy, self.store, rooms)
             self._grow_beyond(rooms)
         except MemoryError as error:
             raise BudgetError(

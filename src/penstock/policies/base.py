@@ -50,6 +50,7 @@ class Setting:
     labels: np.ndarray | None = None  # the key of each code; None: the codes are whole-number keys
     places: Places | None = None  # positions of keys that are numbers or contain one; None: none do
     rooms: tuple[int, ...] | None = None  # tuples per pool that tables are for at first; None: all
+    in_bytes: bool = False  # the budget is in bytes: a pool may get more or fewer tuples than its capacity
 
     @property
     def total(self) -> int:
@@ -138,7 +139,7 @@ class Policy:
         """Build the mutable state for one cache (see `penstock.engine.cache_loop`)."""
         raise UnknownPolicyError(f"{self.name} cannot run a cache.")
 
-    def grow(self, state: Any, rooms: tuple[int, ...]) -> Any:
+    def grow(self, state: Any, store: Store, rooms: tuple[int, ...]) -> Any:
         """Return the same state with room for this many tuples per pool, if the policy `grows`.
 
         `build` makes tables for `setting.at_first`. By default, this calls `grown(rooms)` of all parts of the
