@@ -51,6 +51,7 @@ class Config:
     payload: tuple[int, ...] | None = None  # bytes of payload per pool that are left then
     pool_bytes: tuple[int, ...] | None = None  # per pool, if tables grow: bytes of rows and their payload
     row_bytes: int = 0  # bytes of tables per tuple, if they grow under a byte budget
+    other_bytes: int = 0  # bytes of all that does not grow with the tuples then
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
@@ -298,12 +299,13 @@ def _growing(config: Config, budget: Bytes, allocation: str, weights: tuple[floa
     least = _bytes_of_tables(config, fewest)
     each = [(_bytes_of_tables(config, shares_of(n, allocation, weights)) - least) / (n - 2) for n in PROBES]
     price = math.ceil(max(each))
-    left = budget.n - (least - 2 * price)
+    other = least - 2 * price
+    left = budget.n - other
     tuples = max(2, min(sum(config.capacities), int(left / (price + config.mean_row))))
     rooms = shares_of(tuples, allocation, weights)
     rest = shares_of(left - tuples * price, allocation, weights)
     pool_bytes = tuple(room * price + share for room, share in zip(rooms, rest, strict=True))
-    return dataclasses.replace(config, pool_bytes=pool_bytes, row_bytes=price)
+    return dataclasses.replace(config, pool_bytes=pool_bytes, row_bytes=price, other_bytes=other)
 
 
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:

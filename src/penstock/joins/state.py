@@ -41,7 +41,7 @@ from penstock.engine.tick_loop import drive_ticks
 from penstock.errors import BudgetError, PenstockError
 from penstock.joins.config import Config
 from penstock.joins.follower import JoinFollower
-from penstock.joins.growth import grow, next_rooms
+from penstock.joins.growth import grow, next_rooms, rooms_of
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
 from penstock.joins.policy_switch import carried_tuples, switch_policy
@@ -356,7 +356,19 @@ class JoinState:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the fixed-size tables, without exact key counts."""
+        """Bytes of all tables, without exact key counts.
+
+        Where each stream has its pool, tables are as long for the smaller as for the larger one. Of what only
+        the larger one needs, nothing is ever touched, so that it takes no memory and does not count.
+        """
+        if self.config.pool_bytes is None or len(self.config.pool_bytes) == 1:
+            return self._allocated_bytes
+        price = self.config.other_bytes + self.config.row_bytes * sum(rooms_of(self.store))
+        return min(self._allocated_bytes, price)
+
+    @property
+    def _allocated_bytes(self) -> int:
+        """Bytes of all arrays."""
         if self.follower is None:
             return table_bytes(self.store, self.policy) - self._beyond
         real = table_bytes(self.store, self.policy, self.follower.predictor) - self._beyond

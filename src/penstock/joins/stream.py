@@ -119,9 +119,8 @@ class StreamState(KeepsRows, JoinState):
         return self.recall.value
 
     @property
-    def table_bytes(self) -> int:
-        """Bytes of the fixed-size tables, without exact key counts."""
-        return super().table_bytes + table_bytes(self.flow, self.sketch)
+    def _allocated_bytes(self) -> int:
+        return super()._allocated_bytes + table_bytes(self.flow, self.sketch)
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
