@@ -65,13 +65,13 @@ def next_rooms(config: Config, store: Store) -> tuple[int, ...] | None:
         room, used = rooms[pool], row[P_USED]
         if row[P_LIVE] < room or used > row[P_GROW]:
             continue
-        rooms[pool] += room if room < DOUBLING else room // 4
         if config.pool_bytes is None:
-            rooms[pool] = min(rooms[pool], config.capacities[pool])
+            most = config.capacities[pool] - room
         else:
             left = config.pool_bytes[pool] - config.row_bytes * room - used
-            fitting = left * room // (config.row_bytes * room + used)
-            rooms[pool] = min(rooms[pool], room + fitting, MOST_TUPLES)
+            most = min(left * room // (config.row_bytes * room + used), MOST_TUPLES - room)
+        step = room if room < DOUBLING else room // 4
+        rooms[pool] += most if most < step + step // 2 else step  # rather than a small step next
     return None if tuple(rooms) == rooms_of(store) else tuple(rooms)
 
 

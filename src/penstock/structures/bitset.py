@@ -24,7 +24,7 @@ class Bitset(NamedTuple):
 
         >>> from penstock.structures.bitset import bit_next, new_bitset
         >>> larger = new_bitset(1, 100).extended([100], [102])
-        >>> [bit_next(larger, 0, start) for start in (0, 101, 102)]
+        >>> [int(bit_next(larger, 0, start)) for start in (0, 101, 102)]
         [100, 101, -1]
         """
         found = new_bitset(len(self.words), max(larger))
