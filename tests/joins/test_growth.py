@@ -95,7 +95,8 @@ def test_a_row_costs_what_is_reserved_for_it(spec: str) -> None:
     for allocation in ("unified", "equal"):
         if allocation == "unified" and not ps.policies.get(spec).unified:
             continue
-        config = ps.WindowJoin(10, ps.Bytes("4 MiB"), policy=spec, allocation=allocation).start(rates=(1, 1)).config
+        join = ps.WindowJoin(10, ps.Bytes("4 MiB"), policy=spec, allocation=allocation)
+        config = join.start(rates=(1, 1)).config
         assert config.pool_bytes is not None
         for room in [*range(2, 70), 683, 2_047, 2_731, 4_096, 5_000]:
             rooms = (room,) * len(config.pool_bytes)
@@ -124,7 +125,7 @@ def kept(spec: str, budget: int, size: int, hint: float | None, late: float | No
 @pytest.mark.parametrize("size", [50, 2_000, 100_000])
 @pytest.mark.parametrize("spec", ["fifo", "gdj", "auto"])
 def test_what_fits_is_kept(spec: str, size: int, late: float | None) -> None:
-    """Nine tenths at least of the rows that fit beside their share of the tables, whatever `row_bytes` says."""
+    """At least nine tenths of the rows that fit beside their share of the tables, whatever `row_bytes` is."""
     budget = 4 << 20
     config = ps.WindowJoin(10, ps.Bytes(budget), policy=spec).start(lateness=late, row_bytes=size).config
     assert config.pool_bytes is not None
@@ -170,7 +171,8 @@ def test_tables_are_there_as_they_fill() -> None:
 
 def test_small_joins_of_auto_have_all_their_room() -> None:
     state = ps.WindowJoin(within=10**9, budget=ps.Bytes("1 MiB"), policy="auto").start()
-    assert state.follower is not None and state.follower.small
+    assert state.follower is not None
+    assert state.follower.small
     for small in state.follower.small:
         assert sum(small.config.capacities) >= sum(growth.rooms_of(small.store))
         assert small.config.pool_bytes is None
@@ -178,14 +180,14 @@ def test_small_joins_of_auto_have_all_their_room() -> None:
 
 def test_a_machine_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that says what to do, not a crash."""
-    state = ps.WindowJoin(within=10**9, budget=ps.Tuples(10_000), policy="fifo").start()
+    state = ps.WindowJoin(within=10**9, budget=ps.Tuples(9_000), policy="fifo").start()
 
     def fail(*_: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr("penstock.joins.state.grow", fail)
-    stream, key, time, row, _ = arrivals(3_000, 1, 0)
-    with pytest.raises(BudgetError, match="no memory left to keep 2,048 tuples"):
+    stream, key, time, row, _ = arrivals(5_000, 1, 0)
+    with pytest.raises(BudgetError, match="no memory left to keep 9,000 tuples"):
         state.process(stream, key, time, row)
 
 

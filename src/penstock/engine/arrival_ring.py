@@ -2,7 +2,8 @@
 
 A tuple that leaves makes its place in the ring empty; empty places are skipped at the front and packed away
 when the ring is full, which is a third of its length after the last time at least, so both are O(1)
-amortised. The ring has any length: where it begins is below that, where it ends may be beyond it. The ring and the places are dense arrays of their own: to skip or to pack touches no tuple.
+amortised. A ring may have any length: where it begins is below that, where it ends may be beyond it. The ring
+and the places are dense arrays of their own: to skip or to pack touches no tuple.
 """
 
 from __future__ import annotations

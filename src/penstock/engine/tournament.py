@@ -32,7 +32,10 @@ class Tournament(NamedTuple):
     side: np.ndarray  # per stream: which columns of a key's row are its own
 
     def grown(self, capacities: tuple[int, ...]) -> Tournament:
-        """Return the trees for pools of these capacities. Every game stays as it was: the old tree is the left half of the new."""
+        """Return the trees for pools of these capacities.
+
+        Every game stays as it was: the old tree is the left half of the new one.
+        """
         larger = self
         while larger.until.shape[1] < sum(capacities) + 2:
             streams, leaves = larger.until.shape

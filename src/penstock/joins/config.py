@@ -122,7 +122,8 @@ class Config:
         """Build the progress of streams that advance independently, and the sketch of lost results."""
         if self.lateness is None:
             return None
-        flow = new_flow(rooms or first_rooms(self), self.time_dtype, self.lateness, beginning(self.time_dtype))
+        rooms = rooms or first_rooms(self)
+        flow = new_flow(rooms, self.time_dtype, self.lateness, beginning(self.time_dtype))
         whole = self.time_dtype == np.int64
         return flow, new_sketch(self.sketch_bytes, self.window.horizons, whole)
 
@@ -237,8 +238,8 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
     """Return the config with its limits from a byte budget.
 
     Tables grow with the tuples, and each pool may use all of its share for whatever sizes arrive. Where they
-    cannot grow, they are sized for as many tuples of the average size as the budget holds, and the rest is for
-    payload: tuples larger than the average fill the payload first, smaller ones the tables.
+    cannot grow, they are sized for as many tuples of the average size as the budget holds, and the rest is
+    for payload: tuples larger than the average fill the payload first, smaller ones the tables.
     """
     if not config.policy.counts_bytes:
         raise BudgetError(

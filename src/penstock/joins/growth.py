@@ -17,9 +17,9 @@ from penstock.engine.store import P_BYTES, P_GROW, P_LIMIT, P_LIVE, P_USED, Stor
 if TYPE_CHECKING:
     from penstock.joins.config import Config
 
-FIRST = 1_024  # tuples that a pool has room for at first, if its budget is in tuples
+FIRST = 4_096  # tuples that a pool has room for at first, if its budget is in tuples
 FEW = 16  # the same if its budget is in bytes, where rows may be large
-DOUBLING = 1 << 15  # tuples up to which tables double; larger ones grow by a quarter
+DOUBLING = 1 << 17  # tuples up to which tables double; larger ones grow by a quarter
 LEAST = 64  # the part of its tuples by which a pool grows at least
 MOST_TUPLES = 2**31 - 2  # table rows are numbered with 32 bits
 

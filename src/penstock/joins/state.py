@@ -263,7 +263,7 @@ class JoinState:
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
-        """Process a batch from `start`; return the position reached before room for pairs or tuples ran out."""
+        """Process a batch from `start`; return the position where room for pairs or tuples ran out."""
         return self._kernel(self.policy, self.store, INDEX, part, out, start)
 
     def _grow(self) -> bool:
@@ -273,15 +273,15 @@ class JoinState:
             return False
         self._note_peak()
         tables = self.store._asdict()
-        self.store = None  # type: ignore[assignment]  # so that each table is there twice only while it is copied
+        self.store = None  # type: ignore[assignment]  # so that tables go as soon as they are copied
         try:
             self.store = grow(self.config, tables, rooms)
             self.policy = self.running.grow(self.policy, self.store, rooms)
             self._grow_beyond(rooms)
         except MemoryError as error:
             raise BudgetError(
-                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows; give a "
-                "smaller budget, and start again from the last snapshot."
+                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows; give "
+                "a smaller budget, and start again from the last snapshot."
             ) from error
         return True
 

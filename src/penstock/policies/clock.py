@@ -154,7 +154,8 @@ class Clock(Policy):
             pool = store.pool_of[store.t32[slots, STREAM]]
             matches = store.k64[store.t32[slots, ENTRY], USE + store.t32[slots, SIDE]]
             due = store.t64[slots, BASE] + size[pool] * matches
-            store.t64[slots, BASE] = in_larger_ring(due, size[pool], ring.size[pool]) - ring.size[pool] * matches
+            due = in_larger_ring(due, size[pool], ring.size[pool])
+            store.t64[slots, BASE] = due - ring.size[pool] * matches
         return state._replace(ring=ring, queue=state.queue.grown(rooms))
 
     def check(self, state: Any, store: Store) -> None:

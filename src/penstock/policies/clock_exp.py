@@ -229,7 +229,7 @@ class ClockExp(Policy):
         size, ring = state.ring.size, state.ring.grown(rooms)
         if not np.array_equal(size, ring.size):
             _move_steps(state, store, size, ring.size)
-        return super().grow(state, store, rooms)._replace(ring=ring)  # type: ignore[no-any-return]
+        return super().grow(state, store, rooms)._replace(ring=ring)
 
     def check(self, state: Any, store: Store) -> None:
         """Assert that positions are taken once, every tuple can be found, and logs are free or of one key."""

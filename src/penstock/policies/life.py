@@ -69,7 +69,8 @@ class Life(Policy):
     def build(self, setting: Setting) -> LifeState:
         """Build empty tournaments and counts."""
         sides = (0,) * setting.streams if setting.apart else (0, 1)
-        return LifeState(new_tournament(sum(setting.at_first) + 2, setting.time_dtype, sides), key_counts(setting))
+        tournament = new_tournament(sum(setting.at_first) + 2, setting.time_dtype, sides)
+        return LifeState(tournament, key_counts(setting))
 
     @property
     def queries(self) -> bool:

@@ -1,4 +1,4 @@
-"""Tables that grow: arrays of zeros that cost nothing until they are touched, and go back to the system at once.
+"""Tables that grow: arrays of zeros that cost nothing until they are touched, and that leave nothing behind.
 
 The allocator of the C library keeps what is freed for later, up to 64 MiB of it. A table that grows leaves
 its smaller predecessors behind, so large tables get pages of their own instead, which the system takes back.
