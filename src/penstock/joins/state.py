@@ -280,7 +280,7 @@ class JoinState:
             self._grow_beyond(rooms)
         except MemoryError as error:
             raise BudgetError(
-                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows; give "
+                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows. Give "
                 "a smaller budget, and start again from the last snapshot."
             ) from error
         return True
