@@ -97,14 +97,12 @@ def test_a_row_costs_what_is_reserved_for_it(spec: str) -> None:
             continue
         join = ps.WindowJoin(10, ps.Bytes("4 MiB"), policy=spec, allocation=allocation)
         config = join.start(rates=(1, 1)).config
-        assert config.pool_bytes is not None
+        policies = config.policy.among() if config.policy.chooses else [config.policy]
         for room in [*range(2, 70), 683, 2_047, 2_731, 4_096, 5_000]:
-            rooms = (room,) * len(config.pool_bytes)
-            limit = config.other_bytes + config.row_bytes * sum(rooms)
-            policies = config.policy.among() if config.policy.chooses else [config.policy]
-            for policy in policies:
-                tables = config.build(policy=policy, rooms=rooms)
-                assert table_bytes(tables) - policy.bytes_beyond(tables[1]) <= limit, (policy.name, room)
+            rooms = (room,) * len(config.capacities)
+            for policy, cost in zip(policies, config.costs, strict=True):
+                limit = cost.fixed + cost.per_tuple * sum(rooms)
+                assert table_bytes(config.build(policy=policy, rooms=rooms)) <= limit, (policy.name, room)
 
 
 def kept(spec: str, budget: int, size: int, hint: float | None, late: float | None) -> int:
@@ -128,8 +126,7 @@ def test_what_fits_is_kept(spec: str, size: int, late: float | None) -> None:
     """At least nine tenths of the rows that fit beside their share of the tables, whatever `row_bytes` is."""
     budget = 4 << 20
     config = ps.WindowJoin(10, ps.Bytes(budget), policy=spec).start(lateness=late, row_bytes=size).config
-    assert config.pool_bytes is not None
-    fitting = sum(config.pool_bytes) / (config.row_bytes + size)
+    fitting = min(sum(cost.pool_bytes) / (cost.per_tuple + size) for cost in config.costs)
     for hint in (None, 10, size, 100_000):
         assert kept(spec, budget, size, hint, late) >= int(0.9 * fitting), hint
 
@@ -175,7 +172,7 @@ def test_small_joins_of_auto_have_all_their_room() -> None:
     assert state.follower.small
     for small in state.follower.small:
         assert sum(small.config.capacities) >= sum(growth.rooms_of(small.store))
-        assert small.config.pool_bytes is None
+        assert not small.config.costs
 
 
 def test_a_machine_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from penstock.engine.store import (
     new_store,
 )
 from penstock.errors import BudgetError, PenstockError, WindowError
-from penstock.joins.growth import MOST_TUPLES, first_rooms, limit_pools
+from penstock.joins.growth import MOST_TUPLES, TableCost, first_rooms, limit_pools
 from penstock.policies.base import Policy, Setting, Trace
 from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
@@ -35,6 +35,7 @@ COUNT_SHARE = 0.2  # maximum share of a byte budget for key counts
 CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
 PROBES = (2_732, PROBE)  # tuples for which some table or other wastes most
+FEW_PROBES = (2, 4, 6)  # the same where rows count singly
 FARTHEST = 2.0**61  # times beyond this cannot be distinguished from the beginning of time
 
 
@@ -49,9 +50,7 @@ class Config:
     input_dtype: np.dtype  # of the times of arrivals
     capacities: tuple[int, ...]  # maximum tuples per pool; under a byte budget, those of average size
     payload: tuple[int, ...] | None = None  # bytes of payload per pool that are left then
-    pool_bytes: tuple[int, ...] | None = None  # per pool, if tables grow: bytes of rows and their payload
-    row_bytes: int = 0  # bytes of tables per tuple, if they grow under a byte budget
-    other_bytes: int = 0  # bytes of all that does not grow with the tuples then
+    costs: tuple[TableCost, ...] = ()  # of the policies that may run, if tables grow under a byte budget
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
@@ -292,36 +291,43 @@ def _laid_out(config: Config, budget: Bytes, allocation: str, weights: tuple[flo
 
 
 def _growing(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
-    """Return the config with the bytes of each pool, and what a row of the tables costs.
+    """Return the config with what the tables cost under each policy that may run.
 
-    Tables are at most a fixed part and this price for each tuple, as some grow in steps.
+    As some tables grow in steps, they take at most what the cost says, not always all of it.
     """
-    fewest = shares_of(2, allocation, weights)
-    least = _bytes_of_tables(config, fewest)
-    each = [(_bytes_of_tables(config, shares_of(n, allocation, weights)) - least) / (n - 2) for n in PROBES]
-    price = math.ceil(max(each))
-    other = least - 2 * price
-    left = budget.n - other
-    tuples = max(2, min(sum(config.capacities), int(left / (price + config.mean_row))))
+    few, many = (
+        [(n, _bytes_of_tables(config, shares_of(n, allocation, weights))) for n in numbers]
+        for numbers in (FEW_PROBES, PROBES)
+    )
+    least, left, prices = few[0], [], []
+    for i in range(len(least[1])):
+        price = math.ceil(max((found[i] - least[1][i]) / (n - least[0]) for n, found in many))
+        prices.append(price)
+        left.append(budget.n - max(found[i] - price * n for n, found in few))
+    fitting = [int(rest / (price + config.mean_row)) for rest, price in zip(left, prices, strict=True)]
+    tuples = max(2, min(sum(config.capacities), *fitting))
     rooms = shares_of(tuples, allocation, weights)
-    rest = shares_of(left - tuples * price, allocation, weights)
-    pool_bytes = tuple(room * price + share for room, share in zip(rooms, rest, strict=True))
-    return dataclasses.replace(config, pool_bytes=pool_bytes, row_bytes=price, other_bytes=other)
+    costs = []
+    for rest, price in zip(left, prices, strict=True):
+        shares = shares_of(max(2, rest - tuples * price), allocation, weights)
+        pool_bytes = tuple(room * price + share for room, share in zip(rooms, shares, strict=True))
+        costs.append(TableCost(budget.n - rest, price, pool_bytes))
+    return dataclasses.replace(config, costs=tuple(costs))
 
 
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
     """Return the bytes of the tables of a config whose capacities are these."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
-    return _bytes_of_tables(config, capacities)
+    return max(_bytes_of_tables(config, capacities))
 
 
-def _bytes_of_tables(config: Config, rooms: tuple[int, ...]) -> int:
-    """Return the bytes of the tables of a config with room for a number of tuples."""
+def _bytes_of_tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
+    """Return the bytes of the tables for a number of tuples, under each policy that may run."""
     if config.policy.chooses:
         from penstock.joins.follower import tables_of
 
         return tables_of(config, rooms)
-    return table_bytes(config.build(rooms=rooms), config.build_flow(rooms))
+    return [table_bytes(config.build(rooms=rooms), config.build_flow(rooms))]
 
 
 def _sizeable(policy: Policy) -> Policy:

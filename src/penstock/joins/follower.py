@@ -149,7 +149,7 @@ def small_config(config: Config, policy: Policy, halvings: float, most: float) -
         window=window,
         capacities=capacities,
         payload=None,
-        pool_bytes=None,
+        costs=(),
         count_bytes=counts,
         warmup=0,
         rates=None,
@@ -186,10 +186,10 @@ def _tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
     return found
 
 
-def tables_of(config: Config, rooms: tuple[int, ...]) -> int:
-    """Return the total bytes of a join that chooses, whichever candidate runs; for byte budgets."""
-    tables = max(_tables(config, rooms)) + table_bytes(config.build_flow(rooms))
-    return tables + (config.choosing_bytes or 0)
+def tables_of(config: Config, rooms: tuple[int, ...]) -> list[int]:
+    """Return the total bytes of a join that chooses, under each candidate that may run; for byte budgets."""
+    others = table_bytes(config.build_flow(rooms)) + (config.choosing_bytes or 0)
+    return [tables + others for tables in _tables(config, rooms)]
 
 
 def sampling(config: Config, most: float) -> float | None:

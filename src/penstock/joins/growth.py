@@ -8,6 +8,7 @@ depend on the tuples that have come, and on nothing else: not on batches, restar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,14 +25,30 @@ LEAST = 64  # the part of its tuples by which a pool grows at least
 MOST_TUPLES = 2**31 - 2  # table rows are numbered with 32 bits
 
 
+@dataclass(frozen=True)
+class TableCost:
+    """What the tables of a policy take under a byte budget, and what that leaves to each pool."""
+
+    fixed: int  # bytes of all that does not grow with the tuples
+    per_tuple: int  # bytes
+    pool_bytes: tuple[int, ...]  # per pool, for rows of the tables and their payload
+
+
 def first_rooms(config: Config) -> tuple[int, ...]:
     """Return for how many tuples of each pool there is room at first."""
     if not config.grows:
         return config.capacities
-    if config.pool_bytes is None:
+    if not config.costs:
         return tuple(min(FIRST, capacity) for capacity in config.capacities)
-    row = config.row_bytes + config.mean_row
-    return tuple(max(1, min(FEW, int(limit / row))) for limit in config.pool_bytes)
+    rooms = most_rooms(config)
+    return tuple(max(1, min(FEW, room)) for room in rooms)
+
+
+def most_rooms(config: Config, row: float | None = None) -> tuple[int, ...]:
+    """Return how many tuples with a payload of so many bytes each pool can hold; by default, the average."""
+    row = config.mean_row if row is None else row
+    limits = [[int(limit / (cost.per_tuple + row)) for limit in cost.pool_bytes] for cost in config.costs]
+    return tuple(map(min, zip(*limits, strict=True)))
 
 
 def rooms_of(store: Store) -> tuple[int, ...]:
@@ -48,14 +65,14 @@ def limit_pools(config: Config, store: Store, rooms: tuple[int, ...]) -> None:
     if not config.grows:
         return
     for pool, room in enumerate(rooms):
-        if config.pool_bytes is None:
+        if not config.costs:
             pools[pool, P_GROW] = 2**62 if room < config.capacities[pool] else -1
             continue
-        limit, price, least = config.pool_bytes[pool], config.row_bytes, _least(room)
-        pools[pool, P_BYTES] = limit - price * room
-        # A quarter more rows of the same size would have to fit; at least some of them do.
-        most = (limit - price * (room + least)) * room // (room + least)
-        pools[pool, P_GROW] = most if most >= 0 and room + least <= MOST_TUPLES else -1
+        more = room + max(1, room // LEAST)
+        pools[pool, P_BYTES] = min(_left(cost, pool, room) for cost in config.costs)
+        # Growth is granted if so many more rows of the same size fit.
+        most = min(_left(cost, pool, more) for cost in config.costs) * room // more
+        pools[pool, P_GROW] = most if most >= 0 and more <= MOST_TUPLES else -1
 
 
 def next_rooms(config: Config, store: Store) -> tuple[int, ...] | None:
@@ -65,11 +82,13 @@ def next_rooms(config: Config, store: Store) -> tuple[int, ...] | None:
         room, used = rooms[pool], row[P_USED]
         if row[P_LIVE] < room or used > row[P_GROW]:
             continue
-        if config.pool_bytes is None:
-            most = config.capacities[pool] - room
-        else:
-            left = config.pool_bytes[pool] - config.row_bytes * room - used
-            most = min(left * room // (config.row_bytes * room + used), MOST_TUPLES - room)
+        most = config.capacities[pool] - room
+        if config.costs:
+            fitting = [
+                (_left(cost, pool, room) - used) * room // (cost.per_tuple * room + used)
+                for cost in config.costs
+            ]
+            most = min(*fitting, MOST_TUPLES - room)
         step = room if room < DOUBLING else room // 4
         rooms[pool] += most if most < step + step // 2 else step  # rather than a small step next
     return None if tuple(rooms) == rooms_of(store) else tuple(rooms)
@@ -83,5 +102,6 @@ def grow(config: Config, tables: dict[str, np.ndarray], rooms: tuple[int, ...]) 
     return store
 
 
-def _least(room: int) -> int:
-    return max(1, room // LEAST)
+def _left(cost: TableCost, pool: int, room: int) -> int:
+    """Return the bytes that tables for so many tuples leave to the payload of a pool."""
+    return cost.pool_bytes[pool] - cost.per_tuple * room

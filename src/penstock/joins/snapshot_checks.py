@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.engine.store import COMPETE, POOL, Store
 from penstock.joins.follower import new_predictor_for
-from penstock.joins.growth import first_rooms, rooms_of
+from penstock.joins.growth import first_rooms, most_rooms, rooms_of
 from penstock.policies import get
 from penstock.states.checks import check_parts, check_shapes, check_store, sound
 
@@ -46,9 +46,7 @@ def _rooms(config: Config, store: Store) -> tuple[int, ...]:
     sound(store.pools.dtype == np.int64 and store.pools.shape == (len(first), POOL), "the pools are others")
     rooms = rooms_of(store)
     sound(len(store.t64) == sum(rooms) + 2, "the tables are not for the tuples that pools may hold")
-    for pool, (room, least) in enumerate(zip(rooms, first, strict=True)):
-        most = config.capacities[pool]
-        if config.pool_bytes is not None:
-            most = config.pool_bytes[pool] // config.row_bytes
-        sound(least <= room <= most, "a pool has another limit")
+    limits = most_rooms(config, 0) if config.costs else config.capacities
+    fine = all(least <= room <= most for least, room, most in zip(first, rooms, limits, strict=True))
+    sound(fine, "a pool has another limit")
     return rooms

@@ -280,8 +280,8 @@ class JoinState:
             self._grow_beyond(rooms)
         except MemoryError as error:
             raise BudgetError(
-                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows. Give "
-                "a smaller budget, and start again from the last snapshot."
+                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows. "
+                "Give a smaller budget, and start again from the last snapshot."
             ) from error
         return True
 
@@ -361,10 +361,13 @@ class JoinState:
         Where each stream has its pool, tables are as long for the smaller as for the larger one. Of what only
         the larger one needs, nothing is ever touched, so that it takes no memory and does not count.
         """
-        if self.config.pool_bytes is None or len(self.config.pool_bytes) == 1:
+        rooms = rooms_of(self.store)
+        if not self.config.costs or len(rooms) == 1:
             return self._allocated_bytes
-        price = self.config.other_bytes + self.config.row_bytes * sum(rooms_of(self.store))
-        return min(self._allocated_bytes, price)
+        return min(
+            self._allocated_bytes,
+            max(cost.fixed + cost.per_tuple * sum(rooms) for cost in self.config.costs),
+        )
 
     @property
     def _allocated_bytes(self) -> int:
