@@ -34,7 +34,7 @@ from penstock.window import Resolved, window_of
 COUNT_SHARE = 0.2  # maximum share of a byte budget for key counts
 CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
-PROBES = (2_732, PROBE)  # tuples for which some table or other wastes most
+PROBES = (2_732, 2_751, PROBE, 5_502)  # tuples for which some table or other wastes most
 FEW_PROBES = (2, 3, 4, 6, 7, 14, 15, 30, 31, 62, 63)  # the same where tables are small
 FARTHEST = 2.0**61  # times beyond this cannot be distinguished from the beginning of time
 
