@@ -1,8 +1,9 @@
 """The expiry ring of a stream: its tuples in order of arrival, which is the order of time.
 
 A tuple that leaves makes its place in the ring empty; empty places are skipped at the front and packed away
-when the ring is full, which is half its length after the last time at least, so both are O(1) amortised.
-The ring and the places are dense arrays of their own: to skip or to pack touches no tuple.
+when the ring is full, which is a third of its length after the last time at least, so both are O(1)
+amortised. A ring may have any length: where it begins is below that, where it ends may be beyond it. The ring
+and the places are dense arrays of their own: to skip or to pack touches no tuple.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def append(store, stream, slot):
     size = store.ring.shape[1]
     if store.ends[stream, AFTER] - store.ends[stream, FIRST] == size:
         _pack(store, stream)
-    at = store.ends[stream, AFTER] & (size - 1)
+    at = store.ends[stream, AFTER]
+    if at >= size:
+        at -= size
     store.ring[stream, at] = slot
     store.place[slot] = at
     store.ends[stream, AFTER] += 1
@@ -39,14 +42,17 @@ def remove(store, slot):
 @jit
 def oldest(store, stream):
     """The oldest buffered tuple of a stream, 0 if there is none."""
-    mask = store.ring.shape[1] - 1
+    size = store.ring.shape[1]
     at, after = store.ends[stream, FIRST], store.ends[stream, AFTER]
     slot = np.int64(0)
     while at < after:
-        slot = np.int64(store.ring[stream, at & mask])
+        slot = np.int64(store.ring[stream, at])
         if slot != 0:
             break
         at += 1
+        if at == size:
+            at, after = np.int64(0), after - size
+            store.ends[stream, AFTER] = after
     store.ends[stream, FIRST] = at
     return slot
 
@@ -56,27 +62,26 @@ def prepare(store, stream):
     """Have the memory on its way that the eviction of the next oldest tuples will need."""
     size = store.ring.shape[1]
     head = store.ends[stream, FIRST]
-    if store.ends[stream, AFTER] - head > 6:
-        ring, mask = store.ring[stream], size - 1
-        fetch_ahead(
-            store,
-            np.int64(ring[(head + 6) & mask]),
-            np.int64(ring[(head + 4) & mask]),
-            np.int64(ring[(head + 2) & mask]),
-        )
-        prefetch(ring, (head + 2 * LINE) & mask)
+    if min(store.ends[stream, AFTER], size) - head > 6:
+        ring = store.ring[stream]
+        fetch_ahead(store, np.int64(ring[head + 6]), np.int64(ring[head + 4]), np.int64(ring[head + 2]))
+        prefetch(ring, head + 2 * LINE)
 
 
 @jit
 def _pack(store, stream):
     """Close the gaps."""
     ring, ends = store.ring[stream], store.ends[stream]
-    mask = ring.shape[0] - 1
-    kept = ends[FIRST]
-    for at in range(ends[FIRST], ends[AFTER]):
-        slot = ring[at & mask]
+    size = ring.shape[0]
+    kept, to = np.int64(0), ends[FIRST]
+    for i in range(ends[AFTER] - ends[FIRST]):
+        at = ends[FIRST] + i
+        if at >= size:
+            at -= size
+        slot = ring[at]
         if slot != 0:
-            ring[kept & mask] = slot
-            store.place[slot] = kept & mask
+            ring[to] = slot
+            store.place[slot] = to
             kept += 1
-    ends[AFTER] = kept
+            to = to + 1 if to + 1 < size else np.int64(0)
+    ends[AFTER] = ends[FIRST] + kept

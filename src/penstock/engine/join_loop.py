@@ -5,8 +5,8 @@ found and how far time has come: the index. Its class decides what the hooks bel
 `pair_join_late`, `many_join`, `many_join_late`). Unlike the hooks of a policy, these are bound when the
 driver is compiled.
 
-A batch is processed up to its end or to the point where the room for results is used up; what the driver
-returns is where to go on.
+A batch is processed up to its end, to the point where the room for results is used up, or to an arrival
+before which the tables have to grow; what the driver returns is where to go on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.compiler.hook_calls import hook
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
 from penstock.engine.hooks import lost
-from penstock.engine.store import ARRIVALS, DROPPED, SHED, STEPS
+from penstock.engine.store import ARRIVALS, DROPPED, SHED, STEPS, wants_rows
 from penstock.structures.random import DROPS, uniform
 
 # What a log entry says of a tuple.
@@ -108,7 +108,7 @@ def admit(index, policy, store, batch, out, i, entry, arrival):
 
 @driver
 def drive(policy, store, index, batch, out, start):
-    """Process a batch from `start`; the first arrival not processed, if results ran out of room."""
+    """Process a batch from `start`; the first arrival not processed, if results or rows ran out of room."""
     return _drive(borrow(policy), borrow(store), borrow(index), borrow(batch), borrow(out), start)
 
 
@@ -120,6 +120,8 @@ def _drive(policy, store, index, batch, out, start):
     for i in range(start, batch.stream.shape[0]):
         look_ahead(index, policy, store, batch, i)
         stream = np.int64(batch.stream[i])
+        if wants_rows(store, stream):
+            return i
         dropped = draw_drop(store, stream)
         if dropped and meta[SHED] != 0:
             shed(index, store, batch, out, i)

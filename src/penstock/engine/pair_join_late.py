@@ -48,6 +48,7 @@ from penstock.engine.store import (
     find_key,
     lived_out,
 )
+from penstock.structures.tables import new_table
 
 # Counters in `Flow.meta`.
 LATE = 0
@@ -69,6 +70,12 @@ class Flow(NamedTuple):
     matched: np.ndarray  # the tuples that an arrival has matched
     meta: np.ndarray
 
+    def grown(self, capacities: tuple[int, ...]) -> Flow:
+        """Return the same with room for more tuples."""
+        total = sum(capacities)
+        expiry = Expiry(self.expiry.queue.grown((total, total)))
+        return self._replace(expiry=expiry, matched=new_table(total + 1, np.int64))
+
 
 def new_flow(
     capacities: tuple[int, ...], time_dtype: np.dtype, behind: tuple[float, ...], start: float
@@ -79,7 +86,7 @@ def new_flow(
         expiry=Expiry(new_queue((total, total))),
         progress=np.full(2, start, time_dtype),
         behind=np.array(behind, time_dtype),
-        matched=np.zeros(total + 1, np.int64),
+        matched=new_table(total + 1, np.int64),
         meta=np.zeros(4, np.int64),
     )
 

@@ -30,6 +30,7 @@ from penstock.engine.store import (
     STREAM,
     fetch_ahead,
 )
+from penstock.structures.tables import enlarged, new_table, unroll
 
 HEAD_AT = 0
 RUN_LENGTH = 1
@@ -48,17 +49,34 @@ class Queue(NamedTuple):
     heap_slot: np.ndarray
     ends: np.ndarray
 
+    def grown(self, capacities: tuple[int, ...]) -> Queue:
+        """Return the queue with room for pools of these capacities."""
+        pools, size = len(capacities), _size(capacities)
+        if size <= self.run_score.shape[1]:
+            return self
+        run_score, run_tuple = new_table((pools, size)), new_table((pools, size, 2), np.int64)
+        for pool, first in enumerate(self.ends[:, HEAD_AT].tolist()):
+            unroll(self.run_score[pool], first, run_score[pool])
+            unroll(self.run_tuple[pool], first, run_tuple[pool])
+        self.ends[:, HEAD_AT] = 0
+        heap, heap_slot = enlarged(self.heap, (pools, 2 * size)), enlarged(self.heap_slot, (pools, size))
+        return Queue(run_score, run_tuple, heap, heap_slot, self.ends)
+
 
 def new_queue(capacities: tuple[int, ...]) -> Queue:
     """An empty queue for pools of at most so many tuples."""
-    pools, size = len(capacities), max(capacities) + max(capacities) // 2 + 16  # room for what has left
+    pools, size = len(capacities), _size(capacities)
     return Queue(
-        run_score=np.zeros((pools, size)),
-        run_tuple=np.zeros((pools, size, 2), np.int64),
-        heap=np.zeros((pools, 2 * size)),
-        heap_slot=np.zeros((pools, size), np.int32),
+        run_score=new_table((pools, size)),
+        run_tuple=new_table((pools, size, 2), np.int64),
+        heap=new_table((pools, 2 * size)),
+        heap_slot=new_table((pools, size), np.int32),
         ends=np.zeros((pools, 3), np.int64),
     )
+
+
+def _size(capacities: tuple[int, ...]) -> int:
+    return max(capacities) + max(capacities) // 2 + 16  # room for what has left
 
 
 @jit

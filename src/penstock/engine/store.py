@@ -8,6 +8,9 @@ Two tables of 64-byte rows, each seen as 64-bit and as 32-bit columns (and tuple
 
 Row 0 of both tables is the null row, so that memory that the system hands out zeroed is an empty store
 and costs nothing until it is touched.
+
+A store may begin with fewer rows than its budget allows. A pool without a free row that may have more
+(`wants_rows`) makes the driver return, and `grow_store` enlarges the tables between two arrivals.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.compiler.references import prefetch
 from penstock.structures.random import new_generators
+from penstock.structures.tables import enlarged, new_table, unroll
 
 # Columns of a key, 64 bits wide.
 KEY = 0  # the code of the key
@@ -71,6 +75,8 @@ SHED = 20  # 1: dropped arrivals are dropped before they probe
 MATCHED = 21  # matches with what is kept, in the warm-up too: what a policy that chooses goes by
 META = 24
 
+SPREAD = 1 << 16  # keys that are put into new buckets at a time
+
 # Kinds of window.
 TIMED = 0
 ROWS = 1
@@ -81,8 +87,9 @@ P_LIMIT = 0  # tuples it may hold
 P_BYTES = 1  # bytes of payload it may hold; -1: payload does not count
 P_USED = 2  # bytes of payload
 P_LIVE = 3  # tuples
-P_PEAK_USED = 4  # most payload ever
-POOL = 5
+P_PEAK_USED = 4  # most payload since the tables have grown last
+P_GROW = 5  # a full pool gets more rows if it has no more bytes of payload than this; -1: never
+POOL = 6
 
 
 class Store(NamedTuple):
@@ -97,7 +104,7 @@ class Store(NamedTuple):
     buckets: np.ndarray  # first key of each hash bucket
     ring: np.ndarray  # per stream, its tuples in order of arrival
     place: np.ndarray  # where in its stream's ring a tuple is
-    ends: np.ndarray  # per stream: where its ring begins and ends, counted on and on
+    ends: np.ndarray  # per stream: where its ring begins, and that plus its length
     pools: np.ndarray
     pool_of: np.ndarray  # stream -> pool
     clock: np.ndarray  # per stream: how far time has come for its tuples
@@ -110,6 +117,11 @@ class Store(NamedTuple):
     def without_views(self) -> Store:
         """The same without the arrays that are views of others, to be stored."""
         return self._replace(k32=self.k32[:0], t32=self.t32[:0], f64=self.f64[:0], time=self.time[:0])
+
+    def without_tables(self) -> Store:
+        """What remains when the tuples have been carried elsewhere: counters, clocks and limits."""
+        tables = ("k64", "k32", "t64", "t32", "f64", "time", "buckets", "ring", "place")
+        return self._replace(**{name: getattr(self, name)[:0].copy() for name in tables})
 
     def with_views(self) -> Store:
         """The counterpart."""
@@ -139,14 +151,12 @@ def new_store(
     limits: tuple[int, ...], capacities: tuple[int, ...], time_dtype: np.dtype, seed: int, streams: int = 2
 ) -> Store:
     """An empty store with one pool per limit; capacities are the most tuples each pool can hold."""
-    total = sum(capacities)
-    unified = len(limits) == 1
-    k64 = np.zeros((total + 2, 8), np.int64)
-    t64 = np.zeros((total + 2, 8), np.int64)
-    longest = total if unified else max(capacities)
+    unified, sizes = len(limits) == 1, _sizes(capacities)
+    k64 = new_table((sizes["k64"], 8), np.int64)
+    t64 = new_table((sizes["t64"], 8), np.int64)
     pools = np.zeros((len(limits), POOL), np.int64)
     pools[:, P_LIMIT] = limits
-    pools[:, P_BYTES] = -1
+    pools[:, P_BYTES] = pools[:, P_GROW] = -1
     return Store(
         k64=k64,
         k32=k64.view(np.int32),
@@ -154,9 +164,9 @@ def new_store(
         t32=t64.view(np.int32),
         f64=t64.view(np.float64),
         time=t64.view(time_dtype),
-        buckets=np.zeros(power_of_two(2 * total), np.int32),
-        ring=np.zeros((streams, power_of_two(2 * longest)), np.int32),
-        place=np.zeros(total + 2, np.int32),
+        buckets=new_table(sizes["buckets"], np.int32),
+        ring=new_table((streams, sizes["ring"]), np.int32),
+        place=new_table(sizes["place"], np.int32),
         ends=np.zeros((streams, 2), np.int64),
         pools=pools,
         pool_of=np.zeros(streams, np.int64) if unified else np.arange(streams, dtype=np.int64),
@@ -167,6 +177,76 @@ def new_store(
         random=new_generators(seed),
         meta=np.zeros(META, np.int64),
     )
+
+
+def _sizes(capacities: tuple[int, ...]) -> dict[str, int]:
+    """Return the length of each table that grows with the tuples."""
+    total, longest = sum(capacities), max(capacities)
+    return {
+        "k64": total + 2,
+        "t64": total + 2,
+        "place": total + 2,
+        "buckets": power_of_two(total + total // 2),
+        "ring": longest + longest // 2 + 16,  # room for what has left
+    }
+
+
+def grow_store(tables: dict[str, np.ndarray], capacities: tuple[int, ...]) -> None:
+    """Enlarge the arrays of a store, given by name, for pools of these capacities.
+
+    One table after the other, so that there is never more than one in two sizes: the caller keeps no others.
+    """
+    sizes = _sizes(capacities)
+    time = tables["time"].dtype
+    for views, name in ((("k32",), "k64"), (("t32", "f64", "time"), "t64")):
+        for view in views:
+            tables[view] = tables[view][:0].copy()
+        tables[name] = enlarged(tables[name], (sizes[name], 8))
+    tables["k32"] = tables["k64"].view(np.int32)
+    tables |= {name: tables["t64"].view(kind) for name, kind in (("t32", np.int32), ("f64", np.float64))}
+    tables["time"] = tables["t64"].view(time)
+    _grow_rings(tables, sizes)
+    if sizes["buckets"] > len(tables["buckets"]):
+        _spread_keys(tables, sizes["buckets"])
+
+
+def _grow_rings(tables: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    """Enlarge the rings of arrivals, each of which begins at 0 from then on."""
+    ends = tables["ends"]
+    place = tables["place"] = enlarged(tables["place"], sizes["place"])
+    if sizes["ring"] <= tables["ring"].shape[1]:
+        return
+    ring = new_table((len(ends), sizes["ring"]), np.int32)
+    for stream, (first, after) in enumerate(ends):
+        unroll(tables["ring"][stream], first, ring[stream])
+        ring[stream, after - first :] = 0
+        filled = np.flatnonzero(ring[stream, : after - first])
+        place[ring[stream, filled]] = filled
+        ends[stream] = 0, after - first
+    tables["ring"] = ring
+
+
+def _spread_keys(tables: dict[str, np.ndarray], size: int) -> None:
+    """Put the keys into more hash buckets. In which order those of one bucket are does not matter."""
+    k64, k32, meta = tables["k64"], tables["k32"], tables["meta"]
+    buckets = tables["buckets"] = new_table(size, np.int32)
+    for start in range(1, int(meta[HIGH_KEY]) + 1, SPREAD):
+        rows = np.arange(start, min(start + SPREAD, int(meta[HIGH_KEY]) + 1))
+        rows = rows[k32[rows, COUNT] + k32[rows, COUNT + 1] > 0]
+        home = _home(k64[rows, KEY], size)
+        order = np.argsort(home, kind="stable")
+        rows, home = rows[order], home[order]
+        again = np.append(False, home[1:] == home[:-1])
+        before = np.append(0, rows[:-1])
+        k32[rows, LINK] = np.where(again, before, buckets[home])
+        buckets[home] = rows  # the last of each bucket stays
+
+
+def _home(keys: np.ndarray, buckets: int) -> np.ndarray:
+    """Return what `bucket_of` does for many keys."""
+    mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return ((mixed >> np.uint64(32)) & np.uint64(buckets - 1)).astype(np.int64)
 
 
 def power_of_two(least: int) -> int:
@@ -246,6 +326,13 @@ def fits(store, pool, size):
     if pools[pool, P_LIVE] >= pools[pool, P_LIMIT]:
         return False
     return pools[pool, P_BYTES] < 0 or pools[pool, P_USED] + size <= pools[pool, P_BYTES]
+
+
+@jit
+def wants_rows(store, stream):
+    """Whether the pool of a stream has no free row and may have more."""
+    pool = store.pools[store.pool_of[stream]]
+    return pool[P_LIVE] >= pool[P_LIMIT] and pool[P_USED] <= pool[P_GROW]
 
 
 @jit

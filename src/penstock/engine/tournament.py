@@ -17,6 +17,7 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.compiler.references import prefetch
 from penstock.engine.store import ARRIVAL, COUNT, HEAD, TIME, USE, lifetime
+from penstock.structures.tables import new_table
 
 TOP = 1 << 13  # nodes above this one are few and often used
 LONGEST = 2.0**62  # lifetime
@@ -30,13 +31,35 @@ class Tournament(NamedTuple):
     origin: np.ndarray  # the time that is 0 in `until`, once known
     side: np.ndarray  # per stream: which columns of a key's row are its own
 
+    def grown(self, capacities: tuple[int, ...]) -> Tournament:
+        """Return the trees for pools of these capacities.
+
+        Every game stays as it was: the old tree is the left half of the new one.
+        """
+        larger = self
+        while larger.until.shape[1] < sum(capacities) + 2:
+            streams, leaves = larger.until.shape
+            winner, until = new_table((streams, 4 * leaves), np.int32), new_table((streams, 2 * leaves))
+            until[:] = np.inf
+            winner[:, 1], until[:, 1] = larger.winner[:, 1], larger.until[:, 1]
+            level = 1
+            while level <= leaves:
+                winner[:, 2 * level : 3 * level] = larger.winner[:, level : 2 * level]
+                if level < leaves:
+                    until[:, 2 * level : 3 * level] = larger.until[:, level : 2 * level]
+                level *= 2
+            larger = larger._replace(winner=winner, until=until)
+        return larger
+
 
 def new_tournament(keys: int, time_dtype: np.dtype, sides: tuple[int, ...] = (0, 1)) -> Tournament:
     """Trees for keys in rows below `keys`, one per stream."""
     leaves = 1 << (keys - 1).bit_length()
+    until = new_table((len(sides), leaves))
+    until[:] = np.inf
     return Tournament(
-        winner=np.zeros((len(sides), 2 * leaves), np.int32),
-        until=np.full((len(sides), leaves), np.inf),
+        winner=new_table((len(sides), 2 * leaves), np.int32),
+        until=until,
         origin=np.zeros(2, time_dtype),
         side=np.array(sides, np.int64),
     )

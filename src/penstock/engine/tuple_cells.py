@@ -16,6 +16,7 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.compiler.references import prefetch
 from penstock.engine.store import COUNT, ENTRY, HEAD, HIGH_KEY, HIGH_TUPLE, NODE, SIDE
+from penstock.structures.tables import enlarged, new_table
 
 # Columns of a key (32 bits) that belong to its blocks.
 WIDTHS = 7  # logarithm of the size of its block, a byte per side
@@ -41,13 +42,18 @@ class Cells(NamedTuple):
         """The counterpart."""
         return self._replace(floats=self.words.view(np.float64))
 
+    def grown(self, capacities: tuple[int, ...]) -> Cells:
+        """Return the cells with room for pools of these capacities."""
+        words = enlarged(self.words, (3 * sum(capacities) + 64, self.words.shape[1]))
+        return self._replace(words=words, floats=words.view(np.float64))
+
 
 def new_cells(capacity: int, columns: int) -> Cells:
     """Room for the cells of so many tuples, with so many columns besides the tuple itself.
 
     Packed blocks take at most two cells a tuple; the third keeps packing rare.
     """
-    words = np.zeros((3 * capacity + 64, columns + 1), np.int64)
+    words = new_table((3 * capacity + 64, columns + 1), np.int64)
     return Cells(words, words.view(np.float64), np.zeros(CLASSES, np.int64), np.zeros(1, np.int64))
 
 

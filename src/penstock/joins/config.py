@@ -17,7 +17,6 @@ from penstock.engine.pair_join_late import Flow, new_flow
 from penstock.engine.store import (
     COMPETE,
     LANDMARK,
-    P_BYTES,
     ROWS,
     SHED,
     TIMED,
@@ -27,6 +26,7 @@ from penstock.engine.store import (
     new_store,
 )
 from penstock.errors import BudgetError, PenstockError, WindowError
+from penstock.joins.growth import MOST_TUPLES, TableCost, first_rooms, limit_pools
 from penstock.policies.base import Policy, Setting, Trace
 from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
@@ -34,7 +34,8 @@ from penstock.window import Resolved, window_of
 COUNT_SHARE = 0.2  # maximum share of a byte budget for key counts
 CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a policy that chooses
 PROBE = 4_097  # just above a power of two, where tables waste most
-MOST_TUPLES = 2**31 - 2  # table rows are numbered with 32 bits
+PROBES = (2_732, 2_751, PROBE, 5_502)  # tuples for which some table or other wastes most
+FEW_PROBES = (2, 3, 4, 6, 7, 14, 15, 30, 31, 62, 63)  # the same where tables are small
 FARTHEST = 2.0**61  # times beyond this cannot be distinguished from the beginning of time
 
 
@@ -47,8 +48,9 @@ class Config:
     step: str
     time_dtype: np.dtype  # of the clocks by which tuples expire
     input_dtype: np.dtype  # of the times of arrivals
-    capacities: tuple[int, ...]  # maximum tuples per pool
-    payload: tuple[int, ...] | None = None  # maximum bytes of payload per pool, under a byte budget
+    capacities: tuple[int, ...]  # maximum tuples per pool; under a byte budget, those of average size
+    payload: tuple[int, ...] | None = None  # bytes of payload per pool that are left then
+    costs: tuple[TableCost, ...] = ()  # of the policies that may run, if tables grow under a byte budget
     count_bytes: int | None = None
     chances: tuple[float, float] = (0.0, 0.0)
     shed: bool = False
@@ -68,21 +70,23 @@ class Config:
         labels: np.ndarray | None = None,
         policy: Policy | None = None,
         places: Places | None = None,
+        rooms: tuple[int, ...] | None = None,
     ) -> tuple[Store, Any]:
         """Build an empty store and the state of the policy, or of the one that it follows.
 
-        `labels` are the keys of the codes, `places` their positions.
+        `labels` are the keys of the codes, `places` their positions, and `rooms` the tuples of each pool for
+        which there is room; by default, those that there is room for at first.
         """
         policy = policy or self.policy
-        store = new_store(self.capacities, self.capacities, self.time_dtype, self.seed)
+        rooms = rooms or first_rooms(self)
+        store = new_store(rooms, rooms, self.time_dtype, self.seed)
+        limit_pools(self, store, rooms)
         store.horizon[:] = self.window.horizons
         store.meta[WINDOW] = self.window.kind
         store.meta[WARMUP] = self.warmup
         store.meta[SHED] = self.shed
         ticks_compete = self.step == "tick" and not policy.one_by_one
         store.meta[COMPETE] = policy.selective or ticks_compete
-        if self.payload is not None:
-            store.pools[:, P_BYTES] = self.payload
         store.chance[:] = self.chances
         setting = Setting(
             capacities=self.capacities,
@@ -97,6 +101,8 @@ class Config:
             step=self.step,
             labels=labels,
             places=places or self.places,
+            rooms=rooms,
+            in_bytes=self.payload is not None,
         )
         return store, policy.build(setting)
 
@@ -105,11 +111,18 @@ class Config:
         """Return the default positions of keys."""
         return new_places(THEMSELVES) if self.numeric else None
 
-    def build_flow(self) -> tuple[Flow, Sketch] | None:
+    @property
+    def grows(self) -> bool:
+        """Whether tables grow with the tuples: whichever policy runs, and it runs by arrivals."""
+        policies = self.policy.among() if self.policy.chooses else [self.policy]  # type: ignore[attr-defined]
+        return self.step == "arrival" and all(policy.grows for policy in policies)
+
+    def build_flow(self, rooms: tuple[int, ...] | None = None) -> tuple[Flow, Sketch] | None:
         """Build the progress of streams that advance independently, and the sketch of lost results."""
         if self.lateness is None:
             return None
-        flow = new_flow(self.capacities, self.time_dtype, self.lateness, beginning(self.time_dtype))
+        rooms = rooms or first_rooms(self)
+        flow = new_flow(rooms, self.time_dtype, self.lateness, beginning(self.time_dtype))
         whole = self.time_dtype == np.int64
         return flow, new_sketch(self.sketch_bytes, self.window.horizons, whole)
 
@@ -223,9 +236,9 @@ def in_tuples(budget: Budget, arrivals: Sequence[float], window: Resolved, span:
 def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
     """Return the config with its limits from a byte budget.
 
-    The tables are sized for as many tuples of the average size as the budget holds, and count in full from
-    the start; the rest is for payload. So the budget holds whatever sizes arrive: tuples larger than the
-    average fill the payload first, smaller ones the tables.
+    Tables grow with the tuples, and each pool may use all of its share for whatever sizes arrive. Where they
+    cannot grow, they are sized for as many tuples of the average size as the budget holds, and the rest is
+    for payload: tuples larger than the average fill the payload first, smaller ones the tables.
     """
     if not config.policy.counts_bytes:
         raise BudgetError(
@@ -252,7 +265,7 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             f"The tables for {budget} cannot be allocated on this machine; give a smaller budget."
         ) from error
     if laid_out is not None:
-        return laid_out
+        return _growing(laid_out, budget, allocation, weights) if laid_out.grows else laid_out
     bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))
     rest = 1 - (config.count_bytes or 0) / budget.n
     needed = math.ceil((bare + 2 * config.mean_row + 64) / rest)
@@ -277,14 +290,44 @@ def _laid_out(config: Config, budget: Bytes, allocation: str, weights: tuple[flo
     return None
 
 
+def _growing(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
+    """Return the config with what the tables cost under each policy that may run.
+
+    As some tables grow in steps, they take at most what the cost says, not always all of it.
+    """
+    few, many = (
+        [(n, _bytes_of_tables(config, shares_of(n, allocation, weights))) for n in numbers]
+        for numbers in (FEW_PROBES, PROBES)
+    )
+    least, left, prices = few[0], [], []
+    for i in range(len(least[1])):
+        price = math.ceil(max((found[i] - least[1][i]) / (n - least[0]) for n, found in many))
+        prices.append(price)
+        left.append(budget.n - max(found[i] - price * n for n, found in few))
+    fitting = [int(rest / (price + config.mean_row)) for rest, price in zip(left, prices, strict=True)]
+    tuples = max(2, min(sum(config.capacities), *fitting))
+    rooms = shares_of(tuples, allocation, weights)
+    costs = []
+    for rest, price in zip(left, prices, strict=True):
+        shares = shares_of(max(2, rest - tuples * price), allocation, weights)
+        pool_bytes = tuple(room * price + share for room, share in zip(rooms, shares, strict=True))
+        costs.append(TableCost(budget.n - rest, price, pool_bytes))
+    return dataclasses.replace(config, costs=tuple(costs))
+
+
 def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
-    """Return the bytes of the tables of a config for a number of tuples."""
+    """Return the bytes of the tables of a config whose capacities are these."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
+    return max(_bytes_of_tables(config, capacities))
+
+
+def _bytes_of_tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
+    """Return the bytes of the tables for a number of tuples, under each policy that may run."""
     if config.policy.chooses:
         from penstock.joins.follower import tables_of
 
-        return tables_of(config)
-    return table_bytes(config.build(), config.build_flow())
+        return tables_of(config, rooms)
+    return [table_bytes(config.build(rooms=rooms), config.build_flow(rooms))]
 
 
 def _sizeable(policy: Policy) -> Policy:

@@ -149,6 +149,7 @@ def small_config(config: Config, policy: Policy, halvings: float, most: float) -
         window=window,
         capacities=capacities,
         payload=None,
+        costs=(),
         count_bytes=counts,
         warmup=0,
         rates=None,
@@ -162,7 +163,7 @@ def allowance(config: Config) -> float:
     """Return the bytes for all small joins together."""
     if config.choosing_bytes is not None:
         return config.choosing_bytes
-    return max(SHARE * min(_tables(config)), least_of(config.policy))
+    return max(SHARE * min(_tables(config, config.capacities)), least_of(config.policy))
 
 
 def allowance_of(policy: Policy, budget: int) -> int:
@@ -175,19 +176,20 @@ def least_of(policy: Policy) -> int:
     return policy.trial_bytes  # type: ignore[attr-defined]
 
 
-def _tables(config: Config) -> list[int]:
+def _tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
     """Return the bytes of tables and history under each candidate, or under the first if it runs alone."""
     predictor, found = new_predictor_for(config), []
     policies = config.policy.among()  # type: ignore[attr-defined]
     for policy in policies[:1] if config.choosing_bytes == 0 else policies:
-        store, state = config.build(policy=policy)
+        store, state = config.build(policy=policy, rooms=rooms)
         found.append(table_bytes(store, policy.inform(state, predictor), predictor))
     return found
 
 
-def tables_of(config: Config) -> int:
-    """Return the total bytes of a join that chooses, whichever candidate runs; for byte budgets."""
-    return max(_tables(config)) + table_bytes(config.build_flow()) + (config.choosing_bytes or 0)
+def tables_of(config: Config, rooms: tuple[int, ...]) -> list[int]:
+    """Return the total bytes of a join that chooses, under each candidate that may run; for byte budgets."""
+    others = table_bytes(config.build_flow(rooms)) + (config.choosing_bytes or 0)
+    return [tables + others for tables in _tables(config, rooms)]
 
 
 def sampling(config: Config, most: float) -> float | None:
@@ -196,7 +198,10 @@ def sampling(config: Config, most: float) -> float | None:
 
     def sized(halvings: float) -> tuple[int, float]:
         small = [small_config(config, policy, halvings, most) for policy in policies]
-        taken = sum(table_bytes(each.build(), each.build_flow()) for each in small)
+        taken = 0
+        for each in small:
+            rooms = each.capacities
+            taken += table_bytes(each.build(rooms=rooms), each.build_flow(rooms))
         return sum(small[0].capacities), taken
 
     return halvings_for(len(policies), most, sized)

@@ -28,6 +28,7 @@ from penstock.engine.store import (
     Store,
 )
 from penstock.joins.config import Config
+from penstock.joins.growth import rooms_of
 from penstock.policies.base import Policy
 
 OF_THE_STORE = [FREE_KEY, HIGH_KEY, FREE_TUPLE, HIGH_TUPLE, LIVE, COMPETE]  # of `meta`; the rest is kept
@@ -53,8 +54,11 @@ def carried_tuples(store: Store) -> CarriedTuples:
 def switch_policy(
     config: Config, policy: Policy, carried: CarriedTuples, before: Store, predictor: MatchPredictor
 ) -> tuple[Store, Any]:
-    """Build a store with the same tuples, counters and clocks, and the state of the new policy."""
-    store, state = config.build(policy=policy)
+    """Build a store with the same tuples, counters and clocks, and the state of the new policy.
+
+    Of the store before, only these counters and clocks are asked for, not the tables.
+    """
+    store, state = config.build(policy=policy, rooms=rooms_of(before))
     state = policy.inform(state, predictor)
     kept = store.meta[OF_THE_STORE].copy()
     store.meta[:] = before.meta

@@ -5,23 +5,28 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from penstock.engine.store import COMPETE
+import numpy as np
+
+from penstock.engine.store import COMPETE, POOL, Store
 from penstock.joins.follower import new_predictor_for
+from penstock.joins.growth import first_rooms, most_rooms, rooms_of
 from penstock.policies import get
-from penstock.states.checks import check_parts, check_shapes, check_store
+from penstock.states.checks import check_parts, check_shapes, check_store, sound
 
 if TYPE_CHECKING:
+    from penstock.joins.config import Config
     from penstock.joins.state import JoinState
 
 
 def check_restored(state: JoinState) -> None:
     """Reject arrays that would crash the kernels."""
     config, running, follower, policy = state.config, state.running, state.follower, None
+    rooms = _rooms(config, state.store)
     if running.needs_future:  # the snapshot does not contain the trace it is built from
-        fresh, _ = dataclasses.replace(config, policy=get("fifo")).build()
+        fresh, _ = dataclasses.replace(config, policy=get("fifo")).build(rooms=rooms)
         fresh.meta[COMPETE] = state.store.meta[COMPETE]
     else:
-        fresh, policy = config.build(policy=running)
+        fresh, policy = config.build(policy=running, rooms=rooms)
     predictor = None if follower is None else new_predictor_for(config)
     if follower is not None and predictor is not None:
         check_shapes(follower.predictor, predictor, "the history")
@@ -33,3 +38,15 @@ def check_restored(state: JoinState) -> None:
     check_parts(state.policy, state.store, policy)
     if follower is not None:
         check_parts(follower.predictor, state.store, predictor)
+
+
+def _rooms(config: Config, store: Store) -> tuple[int, ...]:
+    """Return for how many tuples of each pool there is room, which is what the tables have to agree with."""
+    first = first_rooms(config)
+    sound(store.pools.dtype == np.int64 and store.pools.shape == (len(first), POOL), "the pools are others")
+    rooms = rooms_of(store)
+    sound(len(store.t64) == sum(rooms) + 2, "the tables are not for the tuples that pools may hold")
+    limits = most_rooms(config, 0) if config.costs else config.capacities
+    fine = all(least <= room <= most for least, room, most in zip(first, rooms, limits, strict=True))
+    sound(fine, "a pool has another limit")
+    return rooms

@@ -28,6 +28,7 @@ from penstock.engine.store import (
     MATCHED,
     OVERSIZE,
     P_PEAK_USED,
+    P_USED,
     PEAK_TUPLES,
     REFUSED,
     RESULTS,
@@ -37,9 +38,10 @@ from penstock.engine.store import (
     Store,
 )
 from penstock.engine.tick_loop import drive_ticks
-from penstock.errors import PenstockError
+from penstock.errors import BudgetError, PenstockError
 from penstock.joins.config import Config
 from penstock.joins.follower import JoinFollower
+from penstock.joins.growth import grow, next_rooms, rooms_of
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
 from penstock.joins.policy_switch import carried_tuples, switch_policy
@@ -102,6 +104,7 @@ class JoinState:
             self.policy = self.running.inform(self.policy, self.follower.predictor)
         self.seconds = 0.0
         self.peak_beyond = 0
+        self.peak = 0  # bytes of tables and payload, before the tables changed last
         self._first: float = math.inf
         self._latest: float = -math.inf
         self._open: Batch | None = None  # arrivals of a tick that may not be complete yet
@@ -235,6 +238,9 @@ class JoinState:
             reached = self._step(Batch(*(array[:cut] for array in batch)), out, start)
             self._pace.took(reached - start, clock.perf_counter() - began)
             full, start = reached < cut, reached
+            if full and self._grow():
+                self.seconds += clock.perf_counter() - began
+                continue
             if self.follower is not None and start == limit:
                 leader = self.follower.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
                 heard = limit
@@ -257,8 +263,35 @@ class JoinState:
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
-        """Process a batch from `start`; return the position reached before the room for pairs ran out."""
+        """Process a batch from `start`; return the position where room for pairs or tuples ran out."""
         return self._kernel(self.policy, self.store, INDEX, part, out, start)
+
+    def _grow(self) -> bool:
+        """Make room for more tuples if the budget allows it and the driver has come back for that."""
+        rooms = next_rooms(self.config, self.store)
+        if rooms is None:
+            return False
+        self._note_peak()
+        tables = self.store._asdict()
+        self.store = None  # type: ignore[assignment]  # so that tables go as soon as they are copied
+        try:
+            self.store = grow(self.config, tables, rooms)
+            self.policy = self.running.grow(self.policy, self.store, rooms)
+            self._grow_beyond(rooms)
+        except MemoryError as error:
+            raise BudgetError(
+                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows. "
+                "Give a smaller budget, and start again from the last snapshot."
+            ) from error
+        return True
+
+    def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
+        """Make room for more tuples in what a state has besides the store and the policy."""
+
+    def _note_peak(self) -> None:
+        """Before tables change, note how many bytes they and the payload took."""
+        self.peak = max(self.peak, self.table_bytes + self._payload_bytes)
+        self.store.pools[:, P_PEAK_USED] = self.store.pools[:, P_USED]
 
     def _follow(self, policy: Policy) -> None:
         """Switch to the policy that does best on the sample."""
@@ -267,7 +300,7 @@ class JoinState:
         self.follower.peak = self.table_bytes
         self.follower.change(policy)
         carried = carried_tuples(self.store)
-        old, self.store, self.policy = self.store, None, None  # type: ignore[assignment]
+        old, self.store, self.policy = self.store.without_tables(), None, None  # type: ignore[assignment]
         self.store, self.policy = switch_policy(self.config, policy, carried, old, self.follower.predictor)
         self.follower.peak = self.table_bytes
 
@@ -304,11 +337,14 @@ class JoinState:
     @property
     def peak_bytes(self) -> int:
         """Peak memory in bytes: tables, scores and counts, and the payload of the tuples."""
+        return max(self.peak, self.table_bytes + self._payload_bytes) + self.peak_beyond
+
+    @property
+    def _payload_bytes(self) -> int:
+        """Most bytes of payload since the tables changed last."""
         if self.config.payload is None:
-            payload = int(self.store.meta[PEAK_TUPLES] * self.config.mean_row)
-        else:
-            payload = int(self.store.pools[:, P_PEAK_USED].sum())
-        return self.table_bytes + payload + self.peak_beyond
+            return int(self.store.meta[PEAK_TUPLES] * self.config.mean_row)
+        return int(self.store.pools[:, P_PEAK_USED].sum())
 
     @property
     def _beyond(self) -> int:
@@ -320,7 +356,22 @@ class JoinState:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the fixed-size tables, without exact key counts."""
+        """Bytes of all tables, without exact key counts.
+
+        Where each stream has its pool, tables are as long for the smaller as for the larger one. Of what only
+        the larger one needs, nothing is ever touched, so that it takes no memory and does not count.
+        """
+        rooms = rooms_of(self.store)
+        if not self.config.costs or len(rooms) == 1:
+            return self._allocated_bytes
+        return min(
+            self._allocated_bytes,
+            max(cost.fixed + cost.per_tuple * sum(rooms) for cost in self.config.costs),
+        )
+
+    @property
+    def _allocated_bytes(self) -> int:
+        """Bytes of all arrays."""
         if self.follower is None:
             return table_bytes(self.store, self.policy) - self._beyond
         real = table_bytes(self.store, self.policy, self.follower.predictor) - self._beyond
@@ -347,6 +398,7 @@ class JoinState:
         extra = {
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
+            "peak": self.peak,
             "open": self._open,
             "first": self._first,
             "latest": self._latest,
@@ -379,6 +431,7 @@ class JoinState:
             state.config, state.store = config, store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+            state.peak = extra["peak"]
             state._open, state._latest = extra["open"], extra["latest"]
             check_restored(state)
             if state._open is not None:

@@ -26,6 +26,7 @@ from penstock.engine.store import (
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
 from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.growth import rooms_of
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
 from penstock.joins.snapshot_checks import check_restored
@@ -113,9 +114,8 @@ class StreamState(KeepsRows, JoinState):
         return self.recall.value
 
     @property
-    def table_bytes(self) -> int:
-        """Bytes of the fixed-size tables, without exact key counts."""
-        return super().table_bytes + table_bytes(self.flow, self.sketch)
+    def _allocated_bytes(self) -> int:
+        return super()._allocated_bytes + table_bytes(self.flow, self.sketch)
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -167,11 +167,15 @@ class StreamState(KeepsRows, JoinState):
     def _step(self, part: Batch, out: Out, start: int) -> int:
         return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)
 
+    def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
+        self.flow = self.flow.grown(rooms)
+
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
         extra: dict[str, Any] = {
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
+            "peak": self.peak,
             "flow": self.flow,
             "sketch": self.sketch,
         }
@@ -196,9 +200,10 @@ class StreamState(KeepsRows, JoinState):
             state.store = store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
+            state.peak = extra["peak"]
             state.flow, state.sketch = extra["flow"], extra["sketch"]
             check_restored(state)
-            check_flow(state.flow, store, flow)
+            check_flow(state.flow, store, flow.grown(rooms_of(store)))
             check_sketch(state.sketch, store, sketch)
         return state
 

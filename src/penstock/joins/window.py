@@ -217,7 +217,8 @@ class WindowJoin:
         """Return a state that takes arrivals in batches, for unbounded streams.
 
         `rates` are the arrivals of each stream per unit of time; allocation, drop rate or policy may need
-        them. `row_bytes` is the average payload in bytes, by which a byte budget sizes its tables. A
+        them. `row_bytes` is a hint at the average payload in bytes: tables follow the rows' real sizes,
+        but where they cannot grow they are sized by it under a byte budget (see docs/semantics.md). A
         `Fraction` cannot be used, because the exact need is not known in advance.
 
         Arrivals must be in order of time unless `lateness` is given, as a span or one per stream. Then each

@@ -49,11 +49,18 @@ class Setting:
     step: str = "arrival"  # or "tick"
     labels: np.ndarray | None = None  # the key of each code; None: the codes are whole-number keys
     places: Places | None = None  # positions of keys that are numbers or contain one; None: none do
+    rooms: tuple[int, ...] | None = None  # tuples per pool that tables are for at first; None: all
+    in_bytes: bool = False  # the budget is in bytes: a pool may get more or fewer tuples than its capacity
 
     @property
     def total(self) -> int:
         """The maximum number of tuples in all pools together."""
         return sum(self.capacities)
+
+    @property
+    def at_first(self) -> tuple[int, ...]:
+        """The number of tuples of each pool for which a policy that `grows` makes its tables."""
+        return self.capacities if self.rooms is None else self.rooms
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,7 @@ class Policy:
     sees_places: ClassVar[bool] = False  # uses the distance between keys that are numbers or contain one
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
     candidate_for: ClassVar[Mapping[str, int]] = {}  # operators in which `auto` tries it: lowest rank first
+    grows: ClassVar[bool] = False  # its tables grow with the tuples, see `grow`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
     @property
@@ -130,6 +138,14 @@ class Policy:
     def build_cache(self, setting: CacheSetting) -> Any:
         """Build the mutable state for one cache (see `penstock.engine.cache_loop`)."""
         raise UnknownPolicyError(f"{self.name} cannot run a cache.")
+
+    def grow(self, state: Any, store: Store, rooms: tuple[int, ...]) -> Any:
+        """Return the same state with room for this many tuples per pool, if the policy `grows`.
+
+        `build` makes tables for `setting.at_first`. By default, this calls `grown(rooms)` of all parts of the
+        state that have it. What the policy decides must not depend on when its tables grow.
+        """
+        return type(state)(*(part.grown(rooms) if hasattr(part, "grown") else part for part in state))
 
     def reserve(self, state: Any, arrivals: int) -> Any:
         """Return the same state with room for the given number of further arrivals."""

@@ -28,7 +28,7 @@ from penstock.engine.cache_loop import (
 )
 from penstock.engine.hooks import enter, leave, lowest, make_room, match_key, match_one, score
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
-from penstock.engine.store import BASE, ENTRY, PLACE, SIDE, STREAM, USE, Store
+from penstock.engine.store import ARRIVAL, BASE, ENTRY, HIGH_TUPLE, PLACE, SIDE, STREAM, USE, Store
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.snapshots.array_checks import check_same
 from penstock.structures.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
@@ -42,6 +42,12 @@ class Ring(NamedTuple):
     size: np.ndarray
     landing: np.ndarray  # -1: none
 
+    def grown(self, capacities: tuple[int, ...]) -> Ring:
+        """Return rings of at least so many positions; the new ones are free, and behind all others."""
+        sizes = np.maximum(self.size, capacities)
+        free = self.free.extended(self.size.tolist(), sizes.tolist())
+        return Ring(free, in_larger_ring(self.hand, self.size, sizes), sizes, self.landing)
+
 
 class ClockState(NamedTuple):
     """The ring, and a queue of the tuples by the step at which the hand would evict them."""
@@ -53,6 +59,30 @@ class ClockState(NamedTuple):
     def check_restored(self, store: Store, fresh: ClockState) -> None:
         """The first score is an option of the policy."""
         check_same(self.w0, fresh.w0, "the first score")
+
+
+def in_larger_ring(step: np.ndarray, size: Any, larger: Any) -> np.ndarray:
+    """Return steps of a hand in a ring that has got more positions: in the same round, at the same position.
+
+    >>> import numpy as np
+    >>> from penstock.policies.clock import in_larger_ring
+    >>> in_larger_ring(np.array([0, 3, 4, 9]), 4, 6).tolist()
+    [0, 3, 6, 13]
+    """
+    rounds = step // size
+    return rounds * larger + (step - rounds * size)
+
+
+def refile_in_larger_ring(queue: Queue, size: np.ndarray, larger: np.ndarray) -> None:
+    """Move the steps by which tuples are filed to a larger ring; their order stays."""
+    for pool in range(len(size)):
+        for scores in (queue.run_score[pool], queue.heap[pool, ::2]):
+            scores[:] = in_larger_ring(scores, size[pool], larger[pool])
+
+
+def ring_for(setting: Setting) -> Ring:
+    """Build the ring of a join: of the tuples that a pool may hold, or under a byte budget has room for."""
+    return new_ring(setting.at_first if setting.in_bytes else setting.capacities)
 
 
 class ClockCache(NamedTuple):
@@ -93,6 +123,7 @@ class Clock(Policy):
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.2"
     one_by_one: ClassVar[bool] = True
     caches: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.require(is_number(self.w0) and 0 <= self.w0 < 2**31, "w0", "a number from 0 up")
@@ -100,8 +131,8 @@ class Clock(Policy):
     def build(self, setting: Setting) -> ClockState:
         """Build an empty ring per pool."""
         return ClockState(
-            ring=new_ring(setting.capacities),
-            queue=new_queue(setting.capacities),
+            ring=ring_for(setting),
+            queue=new_queue(setting.at_first),
             w0=np.array([int(np.floor(self.w0))], np.int64),
         )
 
@@ -113,6 +144,19 @@ class Clock(Policy):
             position=np.zeros(setting.capacity + 1, np.int64),
             w0=np.array([int(np.floor(self.w0))], np.int64),
         )
+
+    def grow(self, state: ClockState, store: Store, rooms: tuple[int, ...]) -> ClockState:
+        """Make room in the queue, and in the ring if it has fewer positions."""
+        size, ring = state.ring.size, state.ring.grown(rooms)
+        if not np.array_equal(size, ring.size):
+            refile_in_larger_ring(state.queue, size, ring.size)
+            slots = np.flatnonzero(store.t64[: store.meta[HIGH_TUPLE] + 1, ARRIVAL] >= 0)[1:]
+            pool = store.pool_of[store.t32[slots, STREAM]]
+            matches = store.k64[store.t32[slots, ENTRY], USE + store.t32[slots, SIDE]]
+            due = store.t64[slots, BASE] + size[pool] * matches
+            due = in_larger_ring(due, size[pool], ring.size[pool])
+            store.t64[slots, BASE] = due - ring.size[pool] * matches
+        return state._replace(ring=ring, queue=state.queue.grown(rooms))
 
     def check(self, state: Any, store: Store) -> None:
         """Assert that no position is taken twice."""

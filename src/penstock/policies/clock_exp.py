@@ -32,7 +32,20 @@ from penstock.engine.cache_loop import (
 )
 from penstock.engine.hooks import enter, fetch, filed, leave, lowest, make_room, match_key, match_one, score
 from penstock.engine.score_queue import Queue, file_again, file_newcomer, front, new_queue
-from penstock.engine.store import ARRIVAL, BASE, COUNT, ENTRY, HEAD, PLACE, SIDE, STREAM, USE, Store
+from penstock.engine.store import (
+    ARRIVAL,
+    BASE,
+    COUNT,
+    ENTRY,
+    HEAD,
+    HIGH_TUPLE,
+    NODE,
+    PLACE,
+    SIDE,
+    STREAM,
+    USE,
+    Store,
+)
 from penstock.engine.tuple_cells import (
     BLOCK,
     SLOT,
@@ -44,10 +57,21 @@ from penstock.engine.tuple_cells import (
     remove_cell,
 )
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
-from penstock.policies.clock import Ring, check_ring, new_ring, next_visit, strike, take_position
+from penstock.policies.clock import (
+    Ring,
+    check_ring,
+    in_larger_ring,
+    new_ring,
+    next_visit,
+    refile_in_larger_ring,
+    ring_for,
+    strike,
+    take_position,
+)
 from penstock.structures.bitset import bit_add
 from penstock.structures.decaying_scores import (
     COLUMNS,
+    KNOWN,
     LENGTH,
     POWERS,
     SINCE,
@@ -135,6 +159,7 @@ class ClockExp(Policy):
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, sections 3.2 and 4.4"
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 1}
     one_by_one: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
     caches: ClassVar[bool] = True
     margin: ClassVar[float] = 0.003  # with rho="auto": the lead that a switch requires
     trial_bytes: ClassVar[int] = 1 << 20  # with rho="auto": minimum bytes for the small buffers (else 5 %)
@@ -173,11 +198,12 @@ class ClockExp(Policy):
         powers = self._powers()
         first, safe = (rounds_left(weight, float(self.threshold), powers) for weight in (float(self.w0), 1.0))
         return ClockExpState(
-            ring=new_ring(setting.capacities),
-            queue=new_queue(setting.capacities),
-            recency=new_recency(setting.total + 2, len(setting.capacities)),
-            cells=new_cells(setting.total, COLUMNS),
-            logs=new_logs(setting.total),
+            ring=ring_for(setting),
+            queue=new_queue(setting.at_first),
+            recency=new_recency(sum(setting.at_first) + 2, len(setting.capacities)),
+            cells=new_cells(sum(setting.at_first), COLUMNS),
+            # A key without a log has the same scores but for rounding, so there are as many as there can be.
+            logs=new_logs(sum(setting.at_first) if setting.in_bytes else setting.total),
             parameters=np.array([self.w0, self.threshold, first, safe], np.float64),
             powers=powers,
         )
@@ -197,6 +223,13 @@ class ClockExp(Policy):
             parameters=np.array([self.w0, self.threshold, self.rho], np.float64),
             powers=self._powers(),
         )
+
+    def grow(self, state: ClockExpState, store: Store, rooms: tuple[int, ...]) -> ClockExpState:
+        """Make room in all tables, and in the ring if it has fewer positions."""
+        size, ring = state.ring.size, state.ring.grown(rooms)
+        if not np.array_equal(size, ring.size):
+            _move_steps(state, store, size, ring.size)
+        return super().grow(state, store, rooms)._replace(ring=ring)
 
     def check(self, state: Any, store: Store) -> None:
         """Assert that positions are taken once, every tuple can be found, and logs are free or of one key."""
@@ -218,6 +251,27 @@ class ClockExp(Policy):
             assert log not in logs, "a log is in use and free"
             log, free = state.logs.steps[log, LENGTH], free + 1
         assert free + len(logs) == len(state.logs.steps) - 1, "a log is lost"
+
+
+def _move_steps(state: ClockExpState, store: Store, size: np.ndarray, larger: np.ndarray) -> None:
+    """Move all steps of the hand to a larger ring."""
+    refile_in_larger_ring(state.queue, size, larger)
+    slots = np.flatnonzero(store.t64[: store.meta[HIGH_TUPLE] + 1, ARRIVAL] >= 0)[1:]
+    few = store.t32[slots]
+    pool = store.pool_of[few[:, STREAM]]
+    cells = store.k32[few[:, ENTRY], BLOCK + few[:, SIDE]] + few[:, NODE]
+    for steps, at in ((store.t64[:, BASE], slots), (state.cells.words[:, VISIT], cells)):
+        moved = in_larger_ring(steps[at], size[pool], larger[pool])
+        steps[at] = np.where(steps[at] < 0, steps[at], moved)
+    rows = state.recency.rows
+    keys = np.unique(2 * few[:, ENTRY].astype(np.int64) + few[:, SIDE])
+    pool = store.pool_of[keys & 1]
+    rows[keys, LAST] = in_larger_ring(rows[keys, LAST], size[pool], larger[pool])
+    noted, pool = rows[keys, NOTED], pool[:, None]
+    steps = state.logs.steps[noted, KNOWN:]
+    state.logs.steps[noted, KNOWN:] = np.where(
+        noted[:, None] > 0, in_larger_ring(steps, size[pool], larger[pool]), steps
+    )
 
 
 @fetch.on(ClockExpState)

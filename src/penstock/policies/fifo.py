@@ -53,6 +53,7 @@ class Fifo(Policy):
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> FifoState:
         """Build the (empty) state."""

@@ -158,6 +158,7 @@ class GreedyDualJoin(Policy):
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 1, "query": 0}
     caches: ClassVar[bool] = True
     weighs_costs: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     def check_many(self) -> None:
         """Reject method 2: a tuple has no single rank in joins of many streams."""
@@ -182,10 +183,10 @@ class GreedyDualJoin(Policy):
         pools = len(setting.capacities)
         tuning = self._tuning()
         if self.method == 2:
-            return GdjRankState(new_blocks(setting.capacities), tuning, np.zeros(pools))
+            return GdjRankState(new_blocks(setting.at_first), tuning, np.zeros(pools))
         return GdjState(
-            queue=new_queue(setting.capacities),
-            cells=new_cells(setting.total, 1),
+            queue=new_queue(setting.at_first),
+            cells=new_cells(sum(setting.at_first), 1),
             histogram=new_histogram(setting.capacities),
             tuning=tuning,
             shared=np.zeros(pools),

@@ -96,6 +96,7 @@ class Learned(Policy):
     counts_keys: ClassVar[bool] = True
     sees_places: ClassVar[bool] = True
     many: ClassVar[bool] = False
+    grows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.require(is_number(self.span) and 0 < self.span <= 1000, "span", "above 0 and at most 1000")
@@ -113,7 +114,7 @@ class Learned(Policy):
             setting.count_bytes,
             setting.places,
         )
-        return LearnedState(new_ranking(setting.capacities), predictor, np.zeros(1, np.int64))
+        return LearnedState(new_ranking(setting.at_first), predictor, np.zeros(1, np.int64))
 
     def inform(self, state: LearnedState, predictor: MatchPredictor) -> LearnedState:
         """Take over the whole history."""

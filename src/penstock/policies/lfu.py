@@ -65,10 +65,11 @@ class Lfu(Policy):
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 2.2"
     candidate_for: ClassVar[Mapping[str, int]] = {"cache": 1}
     caches: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LfuState:
         """Build an empty queue."""
-        return LfuState(new_queue(setting.capacities))
+        return LfuState(new_queue(setting.at_first))
 
     def build_cache(self, setting: CacheSetting) -> LfuCache:
         """Build an empty heap."""

@@ -64,11 +64,13 @@ class Life(Policy):
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
     many: ClassVar[bool] = False
+    grows: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LifeState:
         """Build empty tournaments and counts."""
         sides = (0,) * setting.streams if setting.apart else (0, 1)
-        return LifeState(new_tournament(setting.total + 2, setting.time_dtype, sides), key_counts(setting))
+        tournament = new_tournament(sum(setting.at_first) + 2, setting.time_dtype, sides)
+        return LifeState(tournament, key_counts(setting))
 
     @property
     def queries(self) -> bool:

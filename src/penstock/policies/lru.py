@@ -59,12 +59,13 @@ class Lru(Policy):
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 0, "query": 2}
     caches: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
     by_recency: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LruState | LruEachState:
         """Build an empty queue."""
         kind = LruEachState if setting.partial else LruState
-        return kind(new_queue(setting.capacities))
+        return kind(new_queue(setting.at_first))
 
     def build_cache(self, setting: CacheSetting) -> LruCache:
         """Build the (empty) state."""

@@ -81,12 +81,13 @@ class Prob(Policy):
     paper: ClassVar[str] = "Li, Chang, Bestavros and Kollios 2004, section 3.1; Das et al. 2003"
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 1, "cache": 1, "query": 1}
     caches: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> ProbState:
         """Build an empty queue and empty counts."""
-        return ProbState(new_queue(setting.capacities), key_counts(setting))
+        return ProbState(new_queue(setting.at_first), key_counts(setting))
 
     def build_cache(self, setting: CacheSetting) -> ProbCache:
         """Build an empty heap and empty counts."""

@@ -14,6 +14,7 @@ from penstock.engine.hooks import before_tick, enter, leave, make_room
 from penstock.engine.store import COMPETE, P_LIVE, PLACE, STREAM, Store, fetch_ahead
 from penstock.policies.base import CacheSetting, Policy, Setting
 from penstock.structures.random import POLICY, below, uniform
+from penstock.structures.tables import enlarged, new_table
 
 AHEAD = 8  # draws
 
@@ -60,12 +61,13 @@ class Rand(Policy):
     cost: ClassVar[str] = "O(1) per arrival, nothing per match"
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> RandState:
         """Build empty arrays of members."""
         pools = len(setting.capacities)
         return RandState(
-            members=np.zeros((pools, max(setting.capacities) + 1), np.int32),
+            members=new_table((pools, max(setting.at_first) + 1), np.int32),
             length=np.zeros(pools, np.int64),
             waiting=np.zeros(pools, np.int64),
             drawn=np.full((pools, AHEAD), -1.0),
@@ -75,6 +77,10 @@ class Rand(Policy):
     def build_cache(self, setting: CacheSetting) -> RandCache:
         """Build the (empty) state; the cache has the random generator."""
         return RandCache(np.zeros(1))
+
+    def grow(self, state: RandState, store: Store, rooms: tuple[int, ...]) -> RandState:
+        """Make room for more members."""
+        return state._replace(members=enlarged(state.members, (len(rooms), max(rooms) + 1)))
 
     def check(self, state: Any, store: Store) -> None:
         """Assert that every member knows its place."""

@@ -13,7 +13,7 @@ from penstock.policies import Policy, registered
 from penstock.snapshots.encoding import field_names
 from penstock.snapshots.sealed import Seal
 
-SEAL = Seal(b"PENSTOCK", 5, "snapshot")
+SEAL = Seal(b"PENSTOCK", 6, "snapshot")
 
 
 def pack(config: Any, store: Any, policy: Any, extra: dict[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ Level 0 has a bit per integer, each further level a bit per word of the level be
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,26 @@ class Bitset(NamedTuple):
 
     words: np.ndarray
     offsets: np.ndarray
+
+    def extended(self, sizes: list[int], larger: list[int]) -> Bitset:
+        """Return larger sets: with their members below their size, and all integers from there on.
+
+        >>> from penstock.structures.bitset import bit_next, new_bitset
+        >>> larger = new_bitset(1, 100).extended([100], [102])
+        >>> [int(bit_next(larger, 0, start)) for start in (0, 101, 102)]
+        [100, 101, -1]
+        """
+        found = new_bitset(len(self.words), max(larger))
+        for which, (size, after) in enumerate(zip(sizes, larger, strict=True)):
+            low = self.words[which, : self.offsets[1]].astype("<u8").view(np.uint8)
+            bits = np.ones(after, bool)
+            bits[:size] = np.unpackbits(low, bitorder="little")[:size]
+            for start, end in pairwise(found.offsets.tolist()):
+                padded = np.zeros(64 * (end - start), np.uint8)
+                padded[: len(bits)] = bits
+                found.words[which, start:end] = np.packbits(padded, bitorder="little").view("<u8")
+                bits = found.words[which, start:end] != 0
+        return found
 
 
 def new_bitset(sets: int, size: int) -> Bitset:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.jit import jit
+from penstock.structures.tables import enlarged
 
 # Columns of a cell.
 WEIGHT = 1
@@ -56,6 +57,17 @@ class Logs(NamedTuple):
     changes: np.ndarray  # per stretch: what its scores are multiplied by, and what is added
     shares: np.ndarray  # per match: what it adds to a score, seen from the last match
     order: np.ndarray  # the matches in the order of their place in the round
+
+    def grown(self, capacities: tuple[int, ...]) -> Logs:
+        """Return the same logs, and more of them if there are fewer than keys that can be worth one."""
+        count, before = sum(capacities) // WORTH + 1, len(self.steps)
+        if count <= before:
+            return self
+        steps = enlarged(self.steps, (count, LOGGED + 1))
+        # A list without order; whoever needs a log gets any.
+        steps[before:, LENGTH] = np.append(np.arange(before + 1, count), steps[0, LENGTH])
+        steps[0, LENGTH] = before
+        return self._replace(steps=steps)
 
 
 Logs.widths = {"steps": LOGGED + 1, "stretches": 2, "changes": 2}  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.jit import jit
+from penstock.structures.tables import enlarged, new_table
 
 
 class Ranking(NamedTuple):
@@ -23,15 +24,26 @@ class Ranking(NamedTuple):
     place: np.ndarray
     length: np.ndarray
 
+    def grown(self, capacities: tuple[int, ...]) -> Ranking:
+        """Return the heaps with room for pools of these capacities."""
+        shape = len(capacities), max(max(capacities) + 2, self.score.shape[1])
+        return Ranking(
+            score=enlarged(self.score, shape),
+            arrival=enlarged(self.arrival, shape),
+            item=enlarged(self.item, shape),
+            place=enlarged(self.place, 2 * (sum(capacities) + 2)),
+            length=self.length,
+        )
+
 
 def new_ranking(capacities: tuple[int, ...]) -> Ranking:
     """An empty heap for pools of at most so many tuples."""
     pools, size = len(capacities), max(capacities) + 2
     return Ranking(
-        score=np.zeros((pools, size)),
-        arrival=np.zeros((pools, size), np.int64),
-        item=np.zeros((pools, size), np.int32),
-        place=np.zeros(2 * (sum(capacities) + 2), np.int32),
+        score=new_table((pools, size)),
+        arrival=new_table((pools, size), np.int64),
+        item=new_table((pools, size), np.int32),
+        place=new_table(2 * (sum(capacities) + 2), np.int32),
         length=np.zeros(pools, np.int64),
     )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.jit import jit
+from penstock.structures.tables import enlarged, new_table
 
 WIDTH = 128
 
@@ -25,19 +26,39 @@ class Blocks(NamedTuple):
     order: np.ndarray  # pool, place in the order -> block
     used: np.ndarray  # pool: blocks in use; block numbers behind them in `order` are free
 
+    def grown(self, capacities: tuple[int, ...]) -> Blocks:
+        """Return the lists with room for pools of these capacities."""
+        pools, count = len(capacities), _count(capacities)
+        before = self.order.shape[1]
+        if count <= before:
+            return self
+        order = enlarged(self.order, (pools, count))
+        order[:, before:] = np.arange(before, count)
+        return Blocks(
+            score=enlarged(self.score, (pools, count, WIDTH)),
+            arrival=enlarged(self.arrival, (pools, count, WIDTH)),
+            slot=enlarged(self.slot, (pools, count, WIDTH)),
+            length=enlarged(self.length, (pools, count)),
+            order=order,
+            used=self.used,
+        )
+
 
 def new_blocks(capacities: tuple[int, ...]) -> Blocks:
     """Empty lists; blocks split in halves and merge below a quarter, so four times the room is enough."""
-    pools = len(capacities)
-    count = 4 * (max(capacities) + 1) // WIDTH + 4
+    pools, count = len(capacities), _count(capacities)
     return Blocks(
-        score=np.zeros((pools, count, WIDTH)),
-        arrival=np.zeros((pools, count, WIDTH), np.int64),
-        slot=np.zeros((pools, count, WIDTH), np.int32),
+        score=new_table((pools, count, WIDTH)),
+        arrival=new_table((pools, count, WIDTH), np.int64),
+        slot=new_table((pools, count, WIDTH), np.int32),
         length=np.zeros((pools, count), np.int32),
         order=np.tile(np.arange(count, dtype=np.int32), (pools, 1)),
         used=np.zeros(pools, np.int64),
     )
+
+
+def _count(capacities: tuple[int, ...]) -> int:
+    return 4 * (max(capacities) + 1) // WIDTH + 4
 
 
 @jit

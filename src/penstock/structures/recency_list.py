@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.jit import jit
+from penstock.structures.tables import new_table
 
 OLDER = 0
 NEWER = 1  # 0: not in the list
@@ -27,6 +28,17 @@ class Recency(NamedTuple):
     rows: np.ndarray
     ends: np.ndarray  # the row of each pool
 
+    def grown(self, capacities: tuple[int, ...]) -> Recency:
+        """Return the same lists with rows for more keys; those of the pools stay behind all others."""
+        keys, pools = sum(capacities) + 2, len(self.ends)
+        first = int(self.ends[0])
+        rows, ends = new_table((2 * keys + pools, COLUMNS), np.int64), self.ends + 2 * keys - first
+        rows[:first] = self.rows[:first]
+        rows[ends] = self.rows[self.ends]
+        linked = rows[:, OLDER : NEWER + 1]
+        linked[linked >= first] += 2 * keys - first
+        return Recency(rows, ends)
+
 
 Recency.widths = {"rows": COLUMNS}  # type: ignore[attr-defined]
 Recency.tables = ("rows",)  # type: ignore[attr-defined]
@@ -34,7 +46,7 @@ Recency.tables = ("rows",)  # type: ignore[attr-defined]
 
 def new_recency(keys: int, pools: int) -> Recency:
     """Empty lists for keys in rows below `keys`."""
-    rows = np.zeros((2 * keys + pools, COLUMNS), np.int64)
+    rows = new_table((2 * keys + pools, COLUMNS), np.int64)
     ends = np.arange(2 * keys, 2 * keys + pools, dtype=np.int64)
     for end in ends:
         rows[end, OLDER] = rows[end, NEWER] = end

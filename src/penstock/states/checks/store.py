@@ -19,6 +19,7 @@ from penstock.engine.store import (
     LIVE,
     NEXT,
     P_BYTES,
+    P_GROW,
     P_LIMIT,
     P_LIVE,
     P_USED,
@@ -118,7 +119,8 @@ def _check_pools(store: Store, fresh: Store, live: np.ndarray, stream: np.ndarra
     used = np.bincount(pool, store.t32[live, SIZE], pools)
     sound(np.array_equal(store.pools[:, P_LIVE], tuples), "the tuples of a pool are not as many as it says")
     sound(np.array_equal(store.pools[:, P_USED], used), "the bytes of a pool are not as many as it says")
-    sound(np.array_equal(store.pools[:, P_BYTES], fresh.pools[:, P_BYTES]), "a pool has another limit")
+    for limit in (P_BYTES, P_GROW):
+        sound(np.array_equal(store.pools[:, limit], fresh.pools[:, limit]), "a pool has another limit")
     check_within(store.pools[:, P_LIMIT], 0, len(store.t64), "the limit of a pool")
     sound(store.pools[:, P_LIMIT].sum() == fresh.pools[:, P_LIMIT].sum(), "a pool has another limit")
     sound((store.pools[:, P_LIVE] <= store.pools[:, P_LIMIT]).all(), "a pool has more than its limit")
@@ -127,7 +129,7 @@ def _check_pools(store: Store, fresh: Store, live: np.ndarray, stream: np.ndarra
 def check_rings(store: Store, live: np.ndarray) -> None:
     """Whether the rings of arrivals have every tuple once, at its place."""
     size = store.ring.shape[1]
-    check_within(store.ends, 0, FAR, "the end of a ring")
+    check_within(store.ends[:, 0], 0, size - 1, "the beginning of a ring")
     length = store.ends[:, 1] - store.ends[:, 0]
     check_within(length, 0, size, "the length of a ring")
     stream, place = store.t32[live, STREAM], store.place[live]
