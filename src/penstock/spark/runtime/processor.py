@@ -31,6 +31,7 @@ class BucketProcessor(StatefulProcessor):
         self._packed: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
         self._labels = labels  # of the buckets
         self._spec: Spec | None = None
+        self._running = False  # whether this task has had rows
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take the state store of this partition from Spark."""
@@ -56,9 +57,15 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
         """Process the packed rows of one bucket for one batch, or note what the query is."""
-        from penstock.spark.runtime.output_blobs import after, to_frames
+        from penstock.spark.runtime.output_blobs import after, to_rows
+        from penstock.spark.runtime.output_files import forget_unread, hand_over
         from penstock.spark.runtime.packer import REGISTER, PackedBatch
+        from penstock.spark.runtime.worker_memory import give_back, keep_pandas_out
 
+        if not self._running:
+            keep_pandas_out()
+            forget_unread()
+            self._running = True
         label, state_log, event_time = int(key[0]), self.state_log, self.spec.event_time
         if label == REGISTER:
             state_log.register(self.spec)
@@ -66,11 +73,15 @@ class BucketProcessor(StatefulProcessor):
         batch = PackedBatch.gather(rows, timerValues.getCurrentWatermarkInMs() if event_time else -1)
         number = self._labels.index(label)
         opened = state_log.open(self.spec.of_bucket(number))
-        tables, figures = opened.bucket.process(batch), opened.bucket.figures
+        outputs, figures = list(hand_over(opened.bucket.process(batch))), opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
         figures.state_written = state_log.commit(opened, batch)
-        stamp = {event_time: after(batch.watermark)} if event_time else {}
-        yield from to_frames(tables, figures.to_json(number), **stamp)
+        watermark = batch.watermark
+        del batch
+        give_back()
+        figures.note_worker()
+        stamp = {event_time: after(watermark)} if event_time else {}
+        yield from to_rows(outputs, figures.to_json(number), **stamp)
 
     def close(self) -> None:
         """Do nothing: buckets stay in memory for the next batch."""

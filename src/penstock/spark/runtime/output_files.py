@@ -1,0 +1,104 @@
+"""Hand output to the next Python worker of the same task in files, on the local disks that Spark uses.
+
+Through Spark, every blob of results would be copied about eight times: out of one worker, into Spark's
+rows and out of them, into the next worker. A file is written once and read once. The reader is in the
+same task as the writer, so it runs on the same machine; it deletes the file. Files that nobody has read, since
+their task failed, are deleted by the worker's next task, or by Spark with its local folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.spark.runtime.packer import to_blob
+
+INLINE = 1 << 16  # bytes: less output than this is passed on as it is
+PIECE = 1 << 20  # bytes per record batch, about
+
+
+class Output(NamedTuple):
+    """A part of the output: a blob, or the file that has it."""
+
+    blob: bytes | None
+    file: str | None = None
+
+
+_unread: list[str] = []  # files of the task that this process runs, or ran last
+
+
+def hand_over(tables: Iterable[pa.Table]) -> Iterator[Output]:
+    """Write tables into files; a little output is passed on as blobs.
+
+    >>> import pyarrow as pa
+    >>> from penstock.spark.runtime.output_files import hand_over, taken
+    >>> large = pa.table({"a": range(100_000)})
+    >>> passed = list(hand_over([pa.table({"a": [1]}), large, large]))
+    >>> [output.file is None for output in passed]
+    [True, False]
+    >>> sum(batch.num_rows for batch in taken(passed[1].file))
+    200000
+    """
+    room = INLINE
+    for _, same in groupby(tables, key=lambda table: table.schema):
+        for table in same:
+            if not table.num_rows:
+                continue
+            if table.nbytes > room:
+                yield Output(None, _written(table, same))
+                break
+            room -= table.nbytes
+            yield Output(to_blob(table))
+
+
+def _written(first: pa.Table, others: Iterable[pa.Table]) -> str:
+    """Write tables of one schema into a file."""
+    number, path = tempfile.mkstemp(prefix="penstock-", suffix=".arrow", dir=_folder())
+    os.close(number)
+    _unread.append(path)
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
+        _write(writer, first)
+        del first
+        for table in others:
+            _write(writer, table)
+    return path
+
+
+def _write(writer: pa.RecordBatchWriter, table: pa.Table) -> None:
+    """Write a table in pieces: whoever reads it holds one of them."""
+    pieces = max(1, -(-table.nbytes // PIECE))
+    writer.write_table(table, max_chunksize=max(1, -(-table.num_rows // pieces)))
+
+
+def taken(path: str) -> Iterator[pa.RecordBatch]:
+    """Read a file, and delete it."""
+    try:
+        with pa.OSFile(path, "rb") as source, pa.ipc.open_stream(source) as reader:
+            yield from reader
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def forget_unread() -> None:
+    """Delete the files of an earlier task that nobody has read.
+
+    >>> from penstock.spark.runtime.output_files import forget_unread
+    >>> forget_unread()
+    """
+    while _unread:
+        with contextlib.suppress(OSError):
+            os.unlink(_unread.pop())
+
+
+def _folder() -> str | None:
+    """One of the folders that Spark has for such files; None is the system's folder."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    usable = [folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)]
+    return usable[os.getpid() % len(usable)] if usable else None
