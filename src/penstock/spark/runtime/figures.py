@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.spark.monitor.progress import is_lookup
-from penstock.spark.runtime.output_blobs import FIGURES, FILE, ROWS, unpacker
+from penstock.spark.runtime.output_blobs import FIGURES, FILE, ROWS
+from penstock.spark.runtime.packed_output import PackedOutput
 from penstock.spark.runtime.worker_memory import private_bytes, worker_number
 
 if TYPE_CHECKING:
@@ -190,8 +191,7 @@ def _adding(name: str) -> Any:
 def observed(blobs: DataFrame, spec: Spec, fields: T.StructType, name: str | Observation) -> DataFrame:
     """The output rows; the figures among the output blobs become observed metrics under this name."""
     every = blobs.observe(name, *spec.figures().metrics())
-    rows = every.filter(F.col(FIGURES).isNull()).select(ROWS, FILE)
-    return rows.mapInArrow(unpacker(fields, spec.fill), fields)
+    return PackedOutput(every.filter(F.col(FIGURES).isNull()).select(ROWS, FILE), fields, spec.fill).rows()
 
 
 def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:

@@ -21,7 +21,6 @@ from penstock.spark.runtime.packer import from_blob, numbers, texts, to_blob
 from penstock.spark.runtime.worker_memory import give_back
 
 ROWS, FILE, FIGURES = "rows", "file", "figures"
-KIND = "kind"  # of packed output: whether its rows are results, or have columns that results lack
 MOST_BYTES = 1 << 22  # of an output blob, about
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -82,14 +81,14 @@ def unpacker(fields: T.StructType, fill: dict[str, Any]) -> Callable[[Any], Iter
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(fields, timezone="UTC")
-        for table in _tables(batches):
+        for table in tables_of(batches):
             yield from shaped(table, schema, fill).to_batches()
         give_back()
 
     return unpack
 
 
-def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def tables_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The output of a task, piece by piece, from blobs and files."""
     for batch in batches:
         files = batch.column(FILE) if FILE in batch.schema.names else [None] * batch.num_rows

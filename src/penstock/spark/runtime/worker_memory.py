@@ -36,7 +36,8 @@ def worker_number() -> int:
     >>> worker_number() == worker_number()
     True
     """
-    return crc32(os.uname().nodename.encode()) << 31 | os.getpid() if hasattr(os, "uname") else os.getpid()
+    host = os.uname().nodename if hasattr(os, "uname") else ""
+    return crc32(host.encode()) % 2**20 << 22 | os.getpid() % 2**22  # small: Spark adds up all figures
 
 
 def give_back() -> None:
