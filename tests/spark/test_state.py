@@ -192,6 +192,52 @@ def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pyte
     assert opened.bucket.state.totals()["arrivals"] > 0
 
 
+def test_workers_forget_the_buckets_that_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives buckets to whichever worker is idle: one that was missed twice is not kept."""
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    stores = [variables() for _ in range(6)]
+    most = 0
+    for number in range(12):
+        for which in (number % 6, (number + 1) % 6):  # this worker has two buckets, others have the rest
+            log = state_log.StateLog(*stores[which], ("query", number))
+            opened = log.open(SPEC)
+            list(opened.bucket.process(packed(number)))
+            log.commit(opened, packed(number))
+        most = max(most, len(log.remembered))
+    assert 2 <= most <= 4
+    remembered = dict(log.remembered)
+    state_log.StateLog(*variables(), ("another query", 99)).forget_passed_on()
+    assert log.remembered == remembered
+    state_log.StateLog(*variables(), ("query", 99)).forget_passed_on()
+    assert not log.remembered
+
+
+def test_values_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_log, "PART", 7)
+    for sizes in ([], [0], [7], [3, 4, 14], [20, 1, 0, 6], [6, 1, 1]):
+        parts = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
+        cut = list(state_log._cut(parts))
+        assert b"".join(cut) == b"".join(parts)
+        assert all(len(each) == 7 for each in cut[:-1])
+        assert all(cut)
+
+
+def test_a_log_is_replaced_before_it_outgrows_its_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live values of the state store are on average at most 1.3 times what the bucket holds."""
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    stored = variables()
+    shares = []
+    for number in range(60):
+        log = state_log.StateLog(*stored)
+        opened = log.open(spec_of(ps.Tuples(4_000)))
+        batch = packed(number, rows=300, span=100)
+        list(opened.bucket.process(batch))
+        log.commit(opened, batch)
+        live = sum(len(value[0]) for variable in stored[1:] for value in variable.many.values())
+        shares.append(live / opened.bucket.figures.peak_bytes)
+    assert np.mean(shares[20:]) <= 1.3
+
+
 def test_a_bucket_that_is_remembered_starts_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh state has tables for the whole budget, which a small batch should not pay for."""
     monkeypatch.setattr(state_log.StateLog, "remembered", {})

@@ -88,7 +88,11 @@ class RunningTotals:
         self._workers = {number: size for number, size in self._workers.items() if number in having}
         whole, most = sum(self._workers.values()), max(self._workers.values(), default=0)
         self._worker_peak, self._worker_most = max(whole, self._worker_peak), max(most, self._worker_most)
-        return {"workers": len(self._workers), "worker_bytes": whole or None, "worker_most_bytes": most or None}
+        return {
+            "workers": len(self._workers),
+            "worker_bytes": whole or None,
+            "worker_most_bytes": most or None,
+        }
 
     def totals(self) -> dict[str, Any]:
         """Return the metrics of all batches: the last value for buffered rows, the maximum for bytes."""

@@ -44,7 +44,7 @@ class Figures:
         """Return all figures by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def note_worker(self) -> None:  # noqa: B027 (most do not tell)
+    def note_worker(self) -> None:
         """Note which worker the bucket is in, and how much memory that has."""
 
     def to_json(self, bucket: int) -> str:

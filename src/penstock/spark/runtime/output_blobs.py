@@ -8,7 +8,7 @@ of a bucket. Workers that only unpack start without pandas and Numba.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from penstock.spark.runtime.worker_memory import give_back
 
 ROWS, FILE, FIGURES = "rows", "file", "figures"
 MOST_BYTES = 1 << 22  # of an output blob, about
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def blob_fields(event_time: str | None) -> T.StructType:
@@ -117,5 +117,9 @@ def shaped(table: pa.Table, schema: pa.Schema, fill: dict[str, Any]) -> pa.Table
             columns.append(column if column.type == field.type else column.cast(field.type))
         else:
             text = fill.get(field.name)
-            columns.append(pa.nulls(count, field.type) if text is None else texts([text]).take(numbers(np.zeros(count, np.int64))))
+            columns.append(
+                pa.nulls(count, field.type)
+                if text is None
+                else texts([text]).take(numbers(np.zeros(count, np.int64)))
+            )
     return pa.table(columns, schema=schema)

@@ -2,8 +2,8 @@
 
 Through Spark, every blob of results would be copied about eight times: out of one worker, into Spark's
 rows and out of them, into the next worker. A file is written once and read once. The reader is in the
-same task as the writer, so it runs on the same machine; it deletes the file. Files that nobody has read, since
-their task failed, are deleted by the worker's next task, or by Spark with its local folders.
+same task as the writer, so it runs on the same machine; it deletes the file. What nobody has read because the
+task failed is deleted by the worker's next task, or by Spark with its local folders.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -47,25 +47,24 @@ def hand_over(tables: Iterable[pa.Table]) -> Iterator[Output]:
     """
     room = INLINE
     for _, same in groupby(tables, key=lambda table: table.schema):
-        for table in same:
-            if not table.num_rows:
-                continue
+        for table in filter(len, same):
             if table.nbytes > room:
-                yield Output(None, _written(table, same))
-                break
-            room -= table.nbytes
-            yield Output(to_blob(table))
+                yield Output(None, _written(chain([table], same)))  # noqa: B031 (and all that follow)
+            else:
+                room -= table.nbytes
+                yield Output(to_blob(table))
 
 
-def _written(first: pa.Table, others: Iterable[pa.Table]) -> str:
+def _written(tables: Iterator[pa.Table]) -> str:
     """Write tables of one schema into a file."""
+    first = next(tables)
     number, path = tempfile.mkstemp(prefix="penstock-", suffix=".arrow", dir=_folder())
     os.close(number)
     _unread.append(path)
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
         _write(writer, first)
         del first
-        for table in others:
+        for table in tables:
             _write(writer, table)
     return path
 

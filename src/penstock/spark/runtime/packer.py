@@ -180,7 +180,7 @@ def _packed(table: pa.Table, packing: Packing, task: int, piece: int) -> pa.Reco
     for number, label in enumerate(packing.labels):
         part, mine = parts[number], skipped if number == 0 else 0  # the first bucket counts them
         if part.num_rows or mine or packing.to_all:
-            _write_blob(sink, part)
+            write_blob(sink, part)
             labels.append(label)
             counts.append(mine)
             ends.append(sink.tell())
@@ -275,7 +275,7 @@ class PackedBatch:
             blobs=[(side, bytes(blob)) for side, *_, blob in pieces],
             watermark=int(watermark),
             skipped=sum(skipped for *_, skipped, _, _ in pieces),
-            latest=max((latest for *_, latest, _ in pieces if latest is not None and latest == latest), default=None),
+            latest=max((latest for *_, latest, _ in pieces if _is_known(latest)), default=None),
         )
 
     def table(self, side: int = 0) -> pa.Table | None:
@@ -291,6 +291,10 @@ class PackedBatch:
 
     def to_bytes(self) -> bytes:
         """For the log."""
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes]:
+        """The same in parts, for which no blob is copied."""
         head = json.dumps(
             {
                 "blobs": [(side, len(blob)) for side, blob in self.blobs],
@@ -299,7 +303,7 @@ class PackedBatch:
                 "latest": self.latest,
             }
         ).encode()
-        return b"".join([struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)])
+        return [struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PackedBatch:
@@ -317,6 +321,11 @@ class PackedBatch:
         if at != len(data):
             raise SnapshotError(f"A batch in the log of a bucket has {len(data)} bytes instead of {at}.")
         return batch
+
+
+def _is_known(latest: float | None) -> bool:
+    """Whether there is a latest time; Spark may make NaN of what is unknown, or null."""
+    return latest is not None and latest == latest
 
 
 def is_usable(table: pa.Table, codes: tuple[str, ...]) -> pa.ChunkedArray:
@@ -375,11 +384,12 @@ def _within(numbers: pa.ChunkedArray, limit: int) -> pa.ChunkedArray:
 def to_blob(table: pa.Table) -> bytes:
     """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    _write_blob(sink, table)
+    write_blob(sink, table)
     return sink.getvalue().to_pybytes()
 
 
-def _write_blob(sink: pa.NativeFile, table: pa.Table) -> None:
+def write_blob(sink: pa.NativeFile, table: pa.Table) -> None:
+    """Write a table as a blob."""
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
 

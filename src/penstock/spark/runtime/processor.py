@@ -24,6 +24,9 @@ PART = StructType([StructField("part", IntegerType())])
 TOKEN_AND_PART = StructType([StructField("token", StringType()), StructField("part", IntegerType())])
 
 
+BATCH = "streaming.sql.batchId"  # under which Spark tells tasks the number of their batch
+
+
 class BucketProcessor(StatefulProcessor):
     """Runs the buckets of an operator."""
 
@@ -53,7 +56,7 @@ class BucketProcessor(StatefulProcessor):
         """The state of the bucket whose rows are being processed."""
         from penstock.spark.runtime.state_log import StateLog
 
-        return StateLog(*self.variables)
+        return StateLog(*self.variables, _batch())
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
         """Process the packed rows of one bucket for one batch, or note what the query is."""
@@ -85,3 +88,14 @@ class BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Do nothing: buckets stay in memory for the next batch."""
+
+
+def _batch() -> tuple[str, int] | None:
+    """The query that this task belongs to, and the number of its batch; None if Spark does not say."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return None
+    query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", BATCH))
+    return (query, int(number)) if query and number and number.isdigit() else None

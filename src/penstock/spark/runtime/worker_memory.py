@@ -55,9 +55,9 @@ def give_back() -> None:
 def keep_pandas_out() -> None:
     """Let Arrow believe, until something needs pandas, that there is none.
 
-    Whenever Arrow makes an array of a list, it imports pandas to find out whether the list is something of it;
-    Spark does so with our output. That costs 21 MiB in every worker that holds state. Whatever needs pandas
-    later imports it, and so does Arrow then.
+    When Arrow makes an array of a list, it imports pandas to find out whether the list is something of it.
+    Spark makes an array of our output. That costs 21 MiB in every worker that holds state. Whatever needs
+    pandas later imports it, and so does Arrow then.
 
     >>> import pyarrow as pa
     >>> from penstock.spark.runtime.worker_memory import keep_pandas_out
