@@ -242,7 +242,7 @@ def _offer_symbols(target_context: Any) -> None:
     22 MiB. The first compilation of a process does so anyway.
     """
     import numba.cpython.hashing  # noqa: F401 (importing it offers the secret)
-    from numba.core.runtime import rtsys
+    from numba.core.runtime.nrt import rtsys
 
     rtsys.initialize(target_context)
 

@@ -158,7 +158,7 @@ class _Writer:
         self._tag(b"A" if columns else b"a", value.dtype.str)
         self.parts.extend(map(_LONG.pack, (value.ndim, *value.shape)))
         flat = value.ravel("F" if columns else "C")
-        self.parts.append(memoryview(flat.view(np.uint8)) if flat.dtype.itemsize else b"")
+        self.parts.append(flat.view(np.uint8).data if flat.dtype.itemsize else b"")
 
     def _put_record(self, value: Any) -> None:
         """A named tuple, a dataclass, or an object of a class that says that its attributes are its state."""

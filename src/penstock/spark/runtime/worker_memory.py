@@ -67,11 +67,11 @@ def keep_pandas_out() -> None:
     """
     if "pandas" in sys.modules:
         return
-    sys.meta_path.insert(0, _Refusal)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Refusal)
     try:
         pa.array([])  # Arrow tries the import once
     finally:
-        sys.meta_path.remove(_Refusal)  # type: ignore[arg-type]
+        sys.meta_path.remove(_Refusal)
 
 
 class _Refusal:
