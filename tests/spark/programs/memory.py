@@ -1,7 +1,7 @@
 """A query whose Python processes are weighed while it runs, described by a JSON file.
 
-It writes a file: the most private memory that all of them had at once, the most that each had, those that have
-mapped pandas, and what the workers that hold state had after each batch by their own account.
+It writes a file: the most private memory that all of them had at once, the most that each had, those that
+have mapped pandas, and what the workers that hold state had after each batch by their own account.
 """
 
 from __future__ import annotations
