@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import QueueError, hint
 from penstock.queues.client import QueueClient
@@ -81,14 +81,14 @@ def _whole(name: str, text: str | None) -> int | None:
 
 
 @dataclass
-class Rows(InputPartition):
+class RowRange(InputPartition):
     """A range of rows for one task."""
 
     first: int
     after: int
 
 
-def ranges(first: int, after: int, partitions: int) -> list[Rows]:
+def ranges(first: int, after: int, partitions: int) -> list[RowRange]:
     """Divide a range into about equal parts, or fewer if they would be small.
 
     >>> from penstock.spark.api.queue_source import ranges
@@ -97,7 +97,7 @@ def ranges(first: int, after: int, partitions: int) -> list[Rows]:
     """
     parts = max(1, min(partitions, (after - first) // FEW))
     edges = [first + (after - first) * part // parts for part in range(parts + 1)]
-    return [Rows(a, b) for a, b in pairwise(edges) if b > a]
+    return [RowRange(a, b) for a, b in pairwise(edges) if b > a]
 
 
 class _Reading:
@@ -108,7 +108,7 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the rows of a range as record batches."""
-        assert isinstance(partition, Rows)
+        assert isinstance(partition, RowRange)
         with self.options.connect() as client:
             yield from client.read(self.options.queue, partition.first, partition.after)
 
@@ -191,11 +191,12 @@ class QueueSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of the queue on the server."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+        from penstock.spark.runtime.arrow_types import spark_type
 
         options = self._checked()
         with options.connect() as client:
-            return from_arrow_schema(client.schema(options.queue))
+            fields = client.schema(options.queue)
+        return StructType([StructField(each.name, spark_type(each.type), each.nullable) for each in fields])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
+from penstock.spark.runtime.arrow_types import arrow_schema
 from penstock.spark.runtime.output_files import Output, taken
 from penstock.spark.runtime.packer import from_blob, numbers, texts, to_blob
 from penstock.spark.runtime.worker_memory import give_back
@@ -78,9 +79,7 @@ def unpacker(fields: T.StructType, fill: dict[str, Any]) -> Callable[[Any], Iter
     """A function for `mapInArrow` that unpacks blobs; columns that a blob lacks are null, or as `fill`."""
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(fields, timezone="UTC")
+        schema = arrow_schema(fields)
         for table in tables_of(batches):
             yield from shaped(table, schema, fill).to_batches()
         give_back()
