@@ -17,7 +17,7 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 
 from penstock.spark.runtime.arrow_types import arrow_schema
-from penstock.spark.runtime.output_files import Output, taken
+from penstock.spark.runtime.output_files import OutputPart, taken
 from penstock.spark.runtime.packer import from_blob, numbers, texts, to_blob
 from penstock.spark.runtime.worker_memory import give_back
 
@@ -54,7 +54,7 @@ def blobs_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
             yield to_blob(table.slice(start, size))
 
 
-def to_rows(outputs: Iterable[Output], figures: str, **stamp: Any) -> Iterator[Row]:
+def to_rows(outputs: Iterable[OutputPart], figures: str, **stamp: Any) -> Iterator[Row]:
     """Output as Spark's stateful processor wants it, with the figures in the last row.
 
     `stamp` is the event time of all rows, by the name of its column.

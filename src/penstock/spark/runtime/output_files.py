@@ -23,7 +23,7 @@ INLINE = 1 << 16  # bytes: less output than this is passed on as it is
 PIECE = 1 << 20  # bytes per record batch, about
 
 
-class Output(NamedTuple):
+class OutputPart(NamedTuple):
     """A part of the output: a blob, or the file that has it."""
 
     blob: bytes | None
@@ -33,7 +33,7 @@ class Output(NamedTuple):
 _unread: list[str] = []  # files of the task that this process runs, or ran last
 
 
-def hand_over(tables: Iterable[pa.Table]) -> Iterator[Output]:
+def hand_over(tables: Iterable[pa.Table]) -> Iterator[OutputPart]:
     """Write tables into files; a little output is passed on as blobs.
 
     >>> import pyarrow as pa
@@ -49,10 +49,10 @@ def hand_over(tables: Iterable[pa.Table]) -> Iterator[Output]:
     for _, same in groupby(tables, key=lambda table: table.schema):
         for table in filter(len, same):
             if table.nbytes > room:
-                yield Output(None, _written(chain([table], same)))  # noqa: B031 (and all that follow)
+                yield OutputPart(None, _written(chain([table], same)))  # noqa: B031 (and all that follow)
             else:
                 room -= table.nbytes
-                yield Output(to_blob(table))
+                yield OutputPart(to_blob(table))
 
 
 def _written(tables: Iterator[pa.Table]) -> str:
