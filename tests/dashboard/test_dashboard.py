@@ -181,6 +181,8 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
             "88.0 %",
             "878.9 KiB",
             "of 1.0 MiB",
+            "300.0 MiB",
+            "2 in all, at most 160.0 MiB each",
             "last batches 83.0 % to 90.0 %",
         ):
             assert part in text
