@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import struct
@@ -13,12 +14,14 @@ from unittest.mock import create_autospec
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 import penstock as ps
 from penstock.errors import SnapshotError
 from penstock.spark import bounded_join
+from penstock.spark.runtime import output_files
 from penstock.spark.runtime import state_log as state_log
 from penstock.spark.runtime.join_bucket import JoinBucket
 from penstock.spark.runtime.join_spec import JoinSpec
@@ -369,3 +372,21 @@ def test_what_a_batch_writes_follows_the_batch(spark: Any, tmp_path: Path) -> No
         f"a batch took {seconds[len(seconds) // 2]:.2f} s (median), {seconds[-1]:.2f} s at most"
     )
     assert average < state / 10
+
+
+def test_files_that_nobody_has_read_are_removed_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is free for its next task while the last one still reads: only old files are leftovers."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(output_files, "_swept", {})
+    large = pa.table({"a": np.arange(100_000)})
+    (unread,) = output_files.hand_over([large])
+    (other,) = output_files.hand_over([large])
+    assert {each.parent for each in map(Path, (unread.file, other.file))} == {tmp_path}
+    assert [len(batch) for batch in output_files.taken(other.file)]
+    assert [each.name for each in tmp_path.iterdir()] == [Path(unread.file).name]
+    os.utime(unread.file, (0, 0))
+    monkeypatch.setattr(output_files, "_swept", {})
+    (last,) = output_files.hand_over([large])
+    assert [each.name for each in tmp_path.iterdir()] == [Path(last.file).name]

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from penstock.spark.monitor.progress import is_lookup
 from penstock.spark.runtime.output_blobs import FIGURES, FILE, ROWS
 from penstock.spark.runtime.packed_output import PackedOutput
-from penstock.spark.runtime.worker_memory import private_bytes, worker_number
+from penstock.spark.runtime.worker_memory import recent_private_bytes, worker_number
 
 if TYPE_CHECKING:
     from penstock.spark.runtime.operator import Spec
@@ -110,7 +110,7 @@ class JoinFigures(Figures):
 
     def note_worker(self) -> None:
         """Note which worker the bucket is in, and how much memory that has."""
-        self.worker, self.worker_bytes = worker_number(), private_bytes()
+        self.worker, self.worker_bytes = worker_number(), recent_private_bytes()
 
     @classmethod
     def of(cls, streams: Iterable[str], **figures: Any) -> JoinFigures:

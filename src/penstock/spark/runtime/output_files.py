@@ -3,7 +3,7 @@
 Through Spark, every blob of results would be copied about eight times: out of one worker, into Spark's
 rows and out of them, into the next worker. A file is written once and read once. The reader is in the
 same task as the writer, so it runs on the same machine; it deletes the file. What nobody has read because the
-task failed is deleted by the worker's next task, or by Spark with its local folders.
+task failed is deleted a day later, or by Spark with its local folders.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,6 +23,8 @@ from penstock.spark.runtime.packer import to_blob
 
 INLINE = 1 << 16  # bytes: less output than this is passed on as it is
 PIECE = 1 << 20  # bytes per record batch, about
+PREFIX, SUFFIX = "penstock-", ".arrow"  # of the names of files
+SWEEP, LEFTOVER = 3_600, 86_400  # seconds: how often to look for leftovers, and how old they are
 
 
 class OutputPart(NamedTuple):
@@ -30,7 +34,7 @@ class OutputPart(NamedTuple):
     file: str | None = None
 
 
-_unread: list[str] = []  # files of the task that this process runs, or ran last
+_swept: dict[str, float] = {}  # when a folder was last searched for leftovers
 
 
 def hand_over(tables: Iterable[pa.Table]) -> Iterator[OutputPart]:
@@ -58,9 +62,10 @@ def hand_over(tables: Iterable[pa.Table]) -> Iterator[OutputPart]:
 def _written(tables: Iterator[pa.Table]) -> str:
     """Write tables of one schema into a file."""
     first = next(tables)
-    number, path = tempfile.mkstemp(prefix="penstock-", suffix=".arrow", dir=_folder())
+    folder = _folder()
+    _remove_leftovers(folder)
+    number, path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
     os.close(number)
-    _unread.append(path)
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
         _write(writer, first)
         del first
@@ -85,19 +90,20 @@ def taken(path: str) -> Iterator[pa.RecordBatch]:
             os.unlink(path)
 
 
-def forget_unread() -> None:
-    """Delete the files of an earlier task that nobody has read.
-
-    >>> from penstock.spark.runtime.output_files import forget_unread
-    >>> forget_unread()
-    """
-    while _unread:
+def _remove_leftovers(folder: str) -> None:
+    """Remove files of tasks that failed. A task that runs may read its files late, when its sink is slow."""
+    now = time.time()
+    if now < _swept.get(folder, 0) + SWEEP:
+        return
+    _swept[folder] = now
+    for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
         with contextlib.suppress(OSError):
-            os.unlink(_unread.pop())
+            if now - path.stat().st_mtime > LEFTOVER:
+                path.unlink()
 
 
-def _folder() -> str | None:
-    """One of the folders that Spark has for such files; None is the system's folder."""
+def _folder() -> str:
+    """One of the folders that Spark has for such files, or that of the system."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     usable = [folder for folder in folders if folder and os.access(folder, os.W_OK | os.X_OK)]
-    return usable[os.getpid() % len(usable)] if usable else None
+    return usable[os.getpid() % len(usable)] if usable else tempfile.gettempdir()

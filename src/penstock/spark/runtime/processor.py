@@ -24,6 +24,7 @@ PART = StructType([StructField("part", IntegerType())])
 TOKEN_AND_PART = StructType([StructField("token", StringType()), StructField("part", IntegerType())])
 
 
+LARGE = 1 << 20  # bytes: after a larger batch, freed memory is given back before the task ends
 BATCH = "streaming.sql.batchId"  # under which Spark tells tasks the number of their batch
 
 
@@ -61,13 +62,12 @@ class BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
         """Process the packed rows of one bucket for one batch, or note what the query is."""
         from penstock.spark.runtime.output_blobs import after, to_rows
-        from penstock.spark.runtime.output_files import forget_unread, hand_over
+        from penstock.spark.runtime.output_files import hand_over
         from penstock.spark.runtime.packer import REGISTER, PackedBatch
         from penstock.spark.runtime.worker_memory import give_back, keep_pandas_out
 
         if not self._running:
             keep_pandas_out()
-            forget_unread()
             self._running = True
         label, state_log, event_time = int(key[0]), self.state_log, self.spec.event_time
         if label == REGISTER:
@@ -79,15 +79,20 @@ class BucketProcessor(StatefulProcessor):
         outputs, figures = list(hand_over(opened.bucket.process(batch))), opened.bucket.figures
         figures.state_read, figures.replayed = opened.read, opened.replayed
         figures.state_written = state_log.commit(opened, batch)
-        watermark = batch.watermark
+        watermark, large = batch.watermark, batch.nbytes > LARGE
         del batch
-        give_back()
+        if large:
+            give_back()
         figures.note_worker()
         stamp = {event_time: after(watermark)} if event_time else {}
         yield from to_rows(outputs, figures.to_json(number), **stamp)
 
     def close(self) -> None:
-        """Do nothing: buckets stay in memory for the next batch."""
+        """Give back the memory that the task has freed; buckets stay in memory for the next batch."""
+        if self._running:
+            from penstock.spark.runtime.worker_memory import give_back
+
+            give_back()
 
 
 def _batch() -> tuple[str, int] | None:
