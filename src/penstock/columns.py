@@ -31,10 +31,10 @@ def column_names(table: Table) -> list[str]:
     >>> column_names({"key": [1], "ts": [2]})
     ['key', 'ts']
     """
+    if isinstance(table, pa.Table | pa.RecordBatch):  # first, for workers that have no use for pandas
+        return list(table.schema.names)
     if isinstance(table, pd.DataFrame):
         return list(table.columns)
-    if isinstance(table, pa.Table | pa.RecordBatch):
-        return list(table.schema.names)
     if isinstance(table, Mapping):
         return list(table)
     raise ColumnError(

@@ -30,6 +30,7 @@ def batch(number: int, **more: Any) -> dict[str, Any]:
         "late": 0, "peak_bytes": 900_000, "budget_bytes": 2**20, "budget_rows": 0, "state_written": 50_000,
         "state_read": 1_000, "recall": 0.9 - 0.01 * number, "overall_recall": 0.88, "state": "running",
         "streams": ["left", "right"], "advice": None,
+        "workers": 2, "worker_bytes": 300 * 2**20, "worker_most_bytes": 160 * 2**20,
     }  # fmt: skip
     return figures | more
 
@@ -180,6 +181,8 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
             "88.0 %",
             "878.9 KiB",
             "of 1.0 MiB",
+            "300.0 MiB",
+            "2 in all, at most 160.0 MiB each",
             "last batches 83.0 % to 90.0 %",
         ):
             assert part in text

@@ -94,10 +94,12 @@ def test_a_query_is_watched_shown_and_scraped(spark: Any, joined: DataFrame, tmp
     assert told["penstock_bucket_evicted_rows_total", "1"] == totals["evicted_per_bucket"][1]
     assert told["penstock_buffered_rows", "left"] == totals["buffered_left"]
     assert told["penstock_recall",] == totals["recall"]
+    weighed = [value for name, value in told.items() if name[0] == "penstock_worker_memory_bytes"]
+    assert sum(weighed) == monitor.history[-1]["worker_bytes"] > 2**25
     assert all(name[0].startswith("penstock_") for name in told)
 
     shown = console.export_text()
-    for part in ("penstock  stopped", "batch 2", "all", f"{results:,}", "estimated recall", "hottest bucket"):
+    for part in ("penstock  stopped", "batch 2", "all", f"{results:,}", "estimated recall", "of workers"):
         assert part in shown
     assert max(len(line) for line in shown.splitlines()) <= 90
 
@@ -199,6 +201,23 @@ def test_a_bucket_that_says_nothing_keeps_what_it_had() -> None:
     assert totals["peak_bytes"] == 12
     assert totals["batches"] == 3
     assert totals["advice"] is None
+
+
+def test_the_memory_of_workers_is_told_once_per_worker() -> None:
+    totals = RunningTotals()
+    one, other = ({"bucket": i, "worker": 7 + i, "worker_bytes": 100 + i} for i in range(2))
+    totals.add(told(one, other, {"bucket": 2, "worker": 7, "worker_bytes": 100}))
+    assert totals.history[-1]["worker_bytes"] == 201
+    assert (totals.history[-1]["workers"], totals.history[-1]["worker_most_bytes"]) == (2, 101)
+    # Its buckets move to another worker: the first is of no account.
+    totals.add(told(other, *({"bucket": i, "worker": 9, "worker_bytes": 50} for i in (0, 2))))
+    assert totals.history[-1]["worker_bytes"] == 151
+    assert totals.totals()["workers"] == {8: 101, 9: 50}
+    assert totals.totals()["worker_bytes"] == 201
+    # A system that does not say.
+    silent = RunningTotals()
+    silent.add(told({"bucket": 0, "worker": 7}))
+    assert (silent.history[-1]["worker_bytes"], silent.totals()["workers"]) == (None, {})
 
 
 def test_a_hot_bucket_is_worth_a_word() -> None:

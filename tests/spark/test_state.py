@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import struct
@@ -13,12 +14,14 @@ from unittest.mock import create_autospec
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 import penstock as ps
 from penstock.errors import SnapshotError
 from penstock.spark import bounded_join
+from penstock.spark.runtime import output_files
 from penstock.spark.runtime import state_log as state_log
 from penstock.spark.runtime.join_bucket import JoinBucket
 from penstock.spark.runtime.join_spec import JoinSpec
@@ -193,6 +196,52 @@ def test_workers_forget_the_buckets_of_queries_that_have_ended(monkeypatch: pyte
     assert opened.bucket.state.totals()["arrivals"] > 0
 
 
+def test_workers_forget_the_buckets_that_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gives buckets to whichever worker is idle: one that was missed twice is not kept."""
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    stores = [variables() for _ in range(6)]
+    most = 0
+    for number in range(12):
+        for which in (number % 6, (number + 1) % 6):  # this worker has two buckets, others have the rest
+            log = state_log.StateLog(*stores[which], ("query", number))
+            opened = log.open(SPEC)
+            list(opened.bucket.process(packed(number)))
+            log.commit(opened, packed(number))
+        most = max(most, len(log.remembered))
+    assert 2 <= most <= 4
+    remembered = dict(log.remembered)
+    state_log.StateLog(*variables(), ("another query", 99)).forget_passed_on()
+    assert log.remembered == remembered
+    state_log.StateLog(*variables(), ("query", 99)).forget_passed_on()
+    assert not log.remembered
+
+
+def test_values_are_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_log, "PART", 7)
+    for sizes in ([], [0], [7], [3, 4, 14], [20, 1, 0, 6], [6, 1, 1]):
+        parts = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
+        cut = list(state_log._cut(parts))
+        assert b"".join(cut) == b"".join(parts)
+        assert all(len(each) == 7 for each in cut[:-1])
+        assert all(cut)
+
+
+def test_a_log_is_replaced_before_it_outgrows_its_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live values of the state store are on average at most 1.3 times what the bucket holds."""
+    monkeypatch.setattr(state_log.StateLog, "remembered", {})
+    stored = variables()
+    shares = []
+    for number in range(60):
+        log = state_log.StateLog(*stored)
+        opened = log.open(spec_of(ps.Tuples(4_000)))
+        batch = packed(number, rows=300, span=100)
+        list(opened.bucket.process(batch))
+        log.commit(opened, batch)
+        live = sum(len(value[0]) for variable in stored[1:] for value in variable.many.values())
+        shares.append(live / opened.bucket.figures.peak_bytes)
+    assert np.mean(shares[20:]) <= 1.3
+
+
 def test_a_bucket_that_is_remembered_starts_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh state has tables for the whole budget, which a small batch should not pay for."""
     monkeypatch.setattr(state_log.StateLog, "remembered", {})
@@ -323,3 +372,21 @@ def test_what_a_batch_writes_follows_the_batch(spark: Any, tmp_path: Path) -> No
         f"a batch took {seconds[len(seconds) // 2]:.2f} s (median), {seconds[-1]:.2f} s at most"
     )
     assert average < state / 10
+
+
+def test_files_that_nobody_has_read_are_removed_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is free for its next task while the last one still reads: only old files are leftovers."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(output_files, "_swept", {})
+    large = pa.table({"a": np.arange(100_000)})
+    (unread,) = output_files.hand_over([large])
+    (other,) = output_files.hand_over([large])
+    assert {each.parent for each in map(Path, (unread.file, other.file))} == {tmp_path}
+    assert [len(batch) for batch in output_files.taken(other.file)]
+    assert [each.name for each in tmp_path.iterdir()] == [Path(unread.file).name]
+    os.utime(unread.file, (0, 0))
+    monkeypatch.setattr(output_files, "_swept", {})
+    (last,) = output_files.hand_over([large])
+    assert [each.name for each in tmp_path.iterdir()] == [Path(last.file).name]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import SnapshotError
-from penstock.snapshots.encoding import Accept, decode, encode
+from penstock.snapshots.encoding import Accept, Buffer, decode, encoded
 
 _HEADER = struct.Struct("<8sHIQ")  # magic, version, checksum, length
 _SIZE = struct.Struct("<Q")  # of what is compressed
@@ -40,7 +41,14 @@ class Seal:
 
     def seal(self, data: bytes) -> bytes:
         """Data with a header by which it is known again."""
-        return _HEADER.pack(self.magic, self.version, zlib.crc32(data), len(data)) + data
+        return self.header([data]) + data
+
+    def header(self, parts: Sequence[Buffer]) -> bytes:
+        """The header of data that is in several parts, which need not be put together for it."""
+        checksum = length = 0
+        for part in parts:
+            checksum, length = zlib.crc32(part, checksum), length + memoryview(part).nbytes
+        return _HEADER.pack(self.magic, self.version, checksum, length)
 
     def unseal(self, data: bytes) -> bytes:
         """The data, or an error that says what is wrong with it."""
@@ -54,17 +62,22 @@ class Seal:
             raise SnapshotError(
                 f"The {self.what} has version {version}; this Penstock reads version {self.version}."
             )
-        body = data[_HEADER.size :]
+        body = memoryview(data)[_HEADER.size :]
         if len(body) != length or zlib.crc32(body) != checksum:
             raise SnapshotError(
                 f"The {self.what} is damaged: {len(body)} bytes instead of {length}, or a wrong checksum."
             )
-        return body
+        return bytes(body)
 
     def dump(self, content: Any, accept: Accept = lambda kind: False) -> bytes:
         """Plain values, arrays, and records of accepted classes, compressed and sealed."""
-        body = encode(content, accept)
-        return self.seal(_SIZE.pack(len(body)) + pa.compress(body, codec="zstd", asbytes=True))
+        sink, size = pa.BufferOutputStream(), 0
+        with pa.CompressedOutputStream(sink, "zstd") as compressed:
+            for part in encoded(content, accept):
+                compressed.write(part)
+                size += memoryview(part).nbytes
+        parts = [_SIZE.pack(size), sink.getvalue()]
+        return b"".join([self.header(parts), *parts])
 
     def load(self, data: bytes, accept: Accept = lambda kind: False) -> Any:
         """The counterpart."""

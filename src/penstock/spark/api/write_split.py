@@ -9,10 +9,12 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
 from penstock.spark.runtime.join_bucket import AT, EVENT, RESULT, STREAM
+from penstock.spark.runtime.packed_output import PackedOutput, packed_output, unpacked
 
 BATCH = "batch"  # the folders of a path are batch=0, batch=1, ...
 Sink = str | os.PathLike[str] | Callable[[DataFrame, int], None]
@@ -98,7 +100,12 @@ def write_split(
     for sink in sinks:
         if isinstance(sink, str):
             _refuse_foreign_batches(stream, sink, place, query_name)
-    writer = stream.writeStream.foreachBatch(_splitter(*sinks)).outputMode("append")
+    output = packed_output(stream)
+    if output is None:  # something was done to the output of the join
+        writer = stream.writeStream.foreachBatch(_splitter(*sinks, _parts_of_rows))
+    else:
+        writer = output.divided(EVENT).writeStream.foreachBatch(_splitter(*sinks, _parts_of_blobs(output)))
+    writer = writer.outputMode("append")
     if place is not None:
         writer = writer.option("checkpointLocation", place)
     if trigger is not None:
@@ -108,8 +115,31 @@ def write_split(
     return writer.start()
 
 
+Parts = Callable[[DataFrame], tuple[DataFrame, DataFrame]]  # of a batch: results, and rows that were lost
+
+
+def _parts_of_rows(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The parts of a batch of rows."""
+    is_result = F.col(EVENT) == RESULT
+    return batch.filter(is_result).drop(EVENT, STREAM, AT), batch.filter(~is_result)
+
+
+def _parts_of_blobs(output: PackedOutput) -> Parts:
+    """Return a function for the parts of a batch of blobs: one has results, or rows that were lost."""
+    plain = T.StructType([field for field in output.fields if field.name not in (EVENT, STREAM, AT)])
+
+    fields, fill = output.fields, output.fill  # not the output itself, which has a DataFrame
+
+    def parts(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
+        return unpacked(batch, False, plain, fill), unpacked(batch, True, fields, fill)
+
+    return parts
+
+
 def _splitter(
-    results: str | Callable[[DataFrame, int], None], archive: str | Callable[[DataFrame, int], None]
+    results: str | Callable[[DataFrame, int], None],
+    archive: str | Callable[[DataFrame, int], None],
+    parts: Parts,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch`."""
 
@@ -121,9 +151,9 @@ def _splitter(
                 # A function may read only a few rows. Buckets that no job requests would lose their state,
                 # and buckets that several jobs request would count their metrics twice.
                 batch.write.format("noop").mode("overwrite").save()
-            is_result = F.col(EVENT) == RESULT
-            _write(batch.filter(is_result).drop(EVENT, STREAM, AT), number, results)
-            _write(batch.filter(~is_result), number, archive)
+            found, lost = parts(batch)
+            _write(found, number, results)
+            _write(lost, number, archive)
         finally:
             batch.unpersist()
 

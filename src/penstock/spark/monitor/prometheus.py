@@ -62,6 +62,9 @@ class Exporter:
         yield told(count, "bucket_evicted_rows", "Rows evicted in each bucket.", buckets, "bucket")
         yield told(gauge, "buffered_rows", "Rows in memory.", per_stream("buffered"), "stream")
         yield told(gauge, "memory_peak_bytes", "Peak memory of all buckets.", totals["peak_bytes"])
+        workers = totals["workers"]
+        text = "Memory that each Python worker with a bucket has to itself."
+        yield told(gauge, "worker_memory_bytes", text, workers, "worker")
         yield told(gauge, "queue_waiting_rows", "Rows waiting in each queue.", totals["waiting"], "queue")
 
         def shares(name: str, text: str, figures: dict[str, Any]) -> Iterator[Metric]:

@@ -63,8 +63,10 @@ def _count(number: float | None) -> str:
     return f"{number:,.0f}"
 
 
-def _bytes(number: int) -> str:
+def _bytes(number: int | None) -> str:
     """Format a size with its unit."""
+    if number is None:
+        return "–"
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if number >= 1024**power:
             return f"{number / 1024**power:.1f} {unit}"
@@ -106,6 +108,7 @@ def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str
         **evicted,
         f"memory {' / '.join(streams)}": lambda f: _memory(f, streams),
         "peak memory": lambda f: _bytes(f["peak_bytes"]),
+        "memory of workers": lambda f: _bytes(f["worker_bytes"]),
         "late rows": _counted("late"),
         "behind the watermark": _counted("behind_watermark"),
         "state written": lambda f: _bytes(f["state_written"]),

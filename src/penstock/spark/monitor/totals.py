@@ -33,6 +33,8 @@ class RunningTotals:
         self._rows = 0
         self._first, self._until = math.inf, -math.inf  # start of the first batch, end of the last one
         self._last: dict[int, dict[str, Any]] = {}  # the last report of each bucket
+        self._workers: dict[int, int] = {}  # the memory of each Python worker that had a bucket last
+        self._worker_peak, self._worker_most = 0, 0  # of all workers together, and of one
         self._evicted: Counter[int] = Counter()
         self._hits = self._requests = self._malformed = self._failed_keys = 0  # of lookups
         self._waiting: dict[str, int] = {}  # in queues, after the last batch
@@ -52,6 +54,7 @@ class RunningTotals:
         for name in MOST:
             setattr(batch, name, sum(getattr(each, name) for each in last))
         self._sums.add(batch)
+        workers = self._note_workers(buckets)
         late = late_share(batch)
         if late > MOST_LATE:
             self._late_batches, self._late = self._late_batches + 1, (about.get("batch", self._batches), late)
@@ -68,17 +71,33 @@ class RunningTotals:
         evicted = {each["bucket"]: _evicted(each) for each in buckets}
         self.history.append(
             about
-            | batch.flat()
+            | _flat(batch)
             | _told("recall", recall_of(batch))
             | _told("overall_recall", recall_of(self._sums))
             | {"late_share": late}
+            | workers
             | _hottest(evicted)
         )
+
+    def _note_workers(self, buckets: list[dict[str, Any]]) -> dict[str, Any]:
+        """Note the memory of the workers after a batch; return it for the history."""
+        for each in buckets:
+            if each.get("worker") and each.get("worker_bytes"):
+                self._workers[each["worker"]] = each["worker_bytes"]
+        having = {each.get("worker") for each in self._last.values()}  # a bucket
+        self._workers = {number: size for number, size in self._workers.items() if number in having}
+        whole, most = sum(self._workers.values()), max(self._workers.values(), default=0)
+        self._worker_peak, self._worker_most = max(whole, self._worker_peak), max(most, self._worker_most)
+        return {
+            "workers": len(self._workers),
+            "worker_bytes": whole or None,
+            "worker_most_bytes": most or None,
+        }
 
     def totals(self) -> dict[str, Any]:
         """Return the metrics of all batches: the last value for buffered rows, the maximum for bytes."""
         elapsed = self._until - self._first
-        return self._sums.flat() | {
+        return _flat(self._sums) | {
             "batches": self._batches,
             "rows": self._rows,
             "rows_per_second": self._rows / elapsed if elapsed > 0 else None,
@@ -89,6 +108,9 @@ class RunningTotals:
             "waiting": dict(self._waiting),
             **_told("recall", recall_of(self._sums)),
             "late_share": late_share(self._sums),
+            "workers": dict(sorted(self._workers.items())),
+            "worker_bytes": self._worker_peak or None,
+            "worker_most_bytes": self._worker_most or None,
             **_hottest(self._evicted),
             "evicted_per_bucket": dict(sorted(self._evicted.items())),
             "advice": self.advice(),
@@ -168,6 +190,11 @@ def late_share(figures: JoinFigures) -> float:
 def _came(figures: JoinFigures) -> int:
     """Return the number of rows with a key and a time."""
     return sum(figures.arrived.values()) + figures.behind_watermark
+
+
+def _flat(figures: JoinFigures) -> dict[str, Any]:
+    """Return all metrics but the worker of a bucket, which has no sum."""
+    return {name: value for name, value in figures.flat().items() if name != "worker"}
 
 
 def _told(name: str, recall: RecallEstimate) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.spark.monitor.progress import is_lookup
-from penstock.spark.runtime.output_blobs import FIGURES, ROWS, unpacker
+from penstock.spark.runtime.output_blobs import FIGURES, FILE, ROWS
+from penstock.spark.runtime.packed_output import PackedOutput
+from penstock.spark.runtime.worker_memory import recent_private_bytes, worker_number
 
 if TYPE_CHECKING:
     from penstock.spark.runtime.operator import Spec
@@ -41,6 +43,9 @@ class Figures:
     def flat(self) -> dict[str, Any]:
         """Return all figures by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def note_worker(self) -> None:
+        """Note which worker the bucket is in, and how much memory that has."""
 
     def to_json(self, bucket: int) -> str:
         """The figures of a bucket as text, for a row of their own."""
@@ -82,7 +87,7 @@ class JoinFigures(Figures):
     (2, 0)
     """
 
-    LAST = ("buffered",)
+    LAST = ("buffered", "worker", "worker_bytes")
     MOST = MOST
 
     arrived: dict[str, int] = field(default_factory=_zeros)
@@ -100,6 +105,12 @@ class JoinFigures(Figures):
     peak_bytes: int = 0
     budget_rows: int = 0  # the budget, in rows or in bytes; 0 if it is given in the other
     budget_bytes: int = 0
+    worker: int = 0  # the number of the Python worker that has the bucket
+    worker_bytes: int | None = 0  # memory that this worker has to itself; None: unknown
+
+    def note_worker(self) -> None:
+        """Note which worker the bucket is in, and how much memory that has."""
+        self.worker, self.worker_bytes = worker_number(), recent_private_bytes()
 
     @classmethod
     def of(cls, streams: Iterable[str], **figures: Any) -> JoinFigures:
@@ -179,8 +190,8 @@ def _adding(name: str) -> Any:
 
 def observed(blobs: DataFrame, spec: Spec, fields: T.StructType, name: str | Observation) -> DataFrame:
     """The output rows; the figures among the output blobs become observed metrics under this name."""
-    rows = blobs.observe(name, *spec.figures().metrics()).filter(F.col(ROWS).isNotNull()).select(ROWS)
-    return rows.mapInArrow(unpacker(fields, spec.fill), fields)
+    every = blobs.observe(name, *spec.figures().metrics())
+    return PackedOutput(every.filter(F.col(FIGURES).isNull()).select(ROWS, FILE), fields, spec.fill).rows()
 
 
 def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from penstock.engine.store import STEPS
 from penstock.errors import SnapshotError
 from penstock.joins.stream import StreamState
 from penstock.payload import row_bytes
+from penstock.snapshots.encoding import Buffer
 from penstock.spark.runtime.operator import Bucket
 from penstock.spark.runtime.packer import (
     CHECK,
@@ -29,8 +30,8 @@ from penstock.spark.runtime.packer import (
     PackedBatch,
     from_blob,
     is_usable,
-    to_blob,
     with_time,
+    write_blob,
 )
 from penstock.spark.runtime.payload_table import PayloadTable
 
@@ -265,14 +266,21 @@ class JoinBucket(Bucket):
 
     def snapshot(self) -> bytes:
         """All of it, for a snapshot."""
-        payload = [
-            to_blob(payload_table.table) if payload_table.table is not None else b""
-            for payload_table in self.payload_tables
-        ]
+        return b"".join(self.snapshot_parts())
+
+    def snapshot_parts(self) -> list[Buffer]:
+        """The same in parts. Rows are compressed on their way, without a copy of all of them."""
+        sink, sizes = pa.BufferOutputStream(), []
+        with pa.CompressedOutputStream(sink, "zstd") as compressed:
+            for each in self.payload_tables:
+                before = compressed.tell()
+                if each.table is not None:
+                    write_blob(compressed, each.table)
+                sizes.append(compressed.tell() - before)
         state = self.state.snapshot()
-        head = struct.pack(f"<{1 + len(payload)}Q", len(state), *map(len, payload))
-        packed = pa.compress(b"".join(payload), codec="zstd", asbytes=True) if any(payload) else b""
-        return head + struct.pack("<q", self.watermark) + state + packed
+        head = struct.pack(f"<{1 + len(sizes)}Q", len(state), *sizes)
+        packed = memoryview(sink.getvalue()) if any(sizes) else b""
+        return [head, struct.pack("<q", self.watermark), state, packed]
 
     @classmethod
     def restore(cls, spec: Any, data: bytes) -> Self:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from penstock.snapshots.encoding import Buffer
 from penstock.spark.runtime.figures import Figures
 from penstock.spark.runtime.packer import PackedBatch, Packing
 
@@ -80,6 +81,10 @@ class Bucket(ABC):
     @abstractmethod
     def snapshot(self) -> bytes:
         """The state as bytes."""
+
+    def snapshot_parts(self) -> Sequence[Buffer]:
+        """The same in parts, which need not be put together to be stored."""
+        return [self.snapshot()]
 
     @classmethod
     @abstractmethod

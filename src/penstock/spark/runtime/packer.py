@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
+from penstock.spark.runtime.worker_memory import give_back
 
 LABEL, SIDE, TASK, PIECE, SKIPPED, LATEST, BLOB = (
     "label",
@@ -47,7 +48,7 @@ ARROW = pa.schema(
 REGISTER = -1  # the label under which a query is told by every batch what it is, whichever buckets get rows
 
 MOST_ROWS = 1 << 17  # per piece
-MOST_BYTES = 1 << 26
+MOST_BYTES = 1 << 22
 FARTHEST = 2**61  # what states of streams can take, as `penstock.joins.config` has it
 EXACT = 2**53  # floats tell whole numbers apart up to here
 DAY = 86_400_000_000  # in microseconds
@@ -109,28 +110,29 @@ class EventPacking(Packing):
 
     def divide(self, table: pa.Table) -> Divided:
         """Divide all rows; the bucket counts those without a time."""
-        times = as_numbers(table[self.time], self.dtype).drop_null().to_numpy()
+        times = as_numbers(table[self.time], self.dtype)
         return Divided(by_bucket(table, len(self.labels)), latest=_latest(times))
 
 
 def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
     """The rows of each bucket, in their order."""
-    bucket = table[BUCKET].to_numpy()
+    bucket = values_of(table[BUCKET])
     table = table.drop_columns([BUCKET])
     if buckets == 1:
         return [table]
     order = np.argsort(bucket, kind="stable")
     cuts = np.searchsorted(bucket[order], np.arange(buckets + 1)).tolist()
-    table = table.take(pa.array(order))
+    table = table.take(numbers(order))
     return [table.slice(first, last - first) for first, last in pairwise(cuts)]
 
 
-def _latest(times: np.ndarray) -> float:
+def _latest(times: pa.ChunkedArray) -> float:
     """The largest time, rounded down where no float is equal to it: what comes after it is not late."""
-    if not len(times):
+    most = pc.max(times).as_py()
+    if most is None:
         return UNKNOWN
-    latest = float(times.max())
-    return latest if latest <= times.max().item() else float(np.nextafter(latest, -np.inf))
+    latest = float(most)
+    return latest if latest <= most else float(np.nextafter(latest, -np.inf))
 
 
 def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
@@ -139,16 +141,26 @@ def packer(packing: Packing) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, piece = _task(), 0
         held: list[pa.RecordBatch] = []
+        rows = size = 0
         for batch in batches:
             held.append(batch)
-            rows, size = sum(b.num_rows for b in held), sum(b.nbytes for b in held)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= MOST_ROWS or size >= MOST_BYTES:
-                yield _packed(pa.Table.from_batches(held), packing, task, piece)
-                held, piece = [], piece + 1
+                yield _packed(_table_of(held), packing, task, piece)
+                rows = size = 0
+                piece += 1
         if held:
-            yield _packed(pa.Table.from_batches(held), packing, task, piece)
+            yield _packed(_table_of(held), packing, task, piece)
+        give_back()
 
     return pack
+
+
+def _table_of(held: list[pa.RecordBatch]) -> pa.Table:
+    """Batches as a table; the list is emptied, so that nothing else holds them."""
+    table = pa.Table.from_batches(held)
+    held.clear()
+    return table
 
 
 def _task() -> int:
@@ -161,21 +173,76 @@ def _task() -> int:
 def _packed(table: pa.Table, packing: Packing, task: int, piece: int) -> pa.RecordBatch:
     """A packed row per bucket that has something to learn."""
     parts, skipped, latest = packing.divide(table)
-    rows: list[tuple[int, int, bytes]] = [(REGISTER, 0, b"")] if piece == 0 else []
-    for number, (label, part) in enumerate(zip(packing.labels, parts, strict=True)):
-        mine = skipped if number == 0 else 0  # the first bucket counts them
+    del table
+    labels = [REGISTER] if piece == 0 else []
+    counts, ends = [0] * len(labels), [0] * (1 + len(labels))
+    sink = pa.BufferOutputStream()  # of all blobs, one after the other: Arrow takes them from there
+    for number, label in enumerate(packing.labels):
+        part, mine = parts[number], skipped if number == 0 else 0  # the first bucket counts them
         if part.num_rows or mine or packing.to_all:
-            rows.append((label, mine, to_blob(part)))
-    columns: dict[str, list[Any]] = {
-        LABEL: [label for label, _, _ in rows],
-        SIDE: [packing.side] * len(rows),
-        TASK: [task] * len(rows),
-        PIECE: [piece] * len(rows),
-        SKIPPED: [mine for _, mine, _ in rows],
-        LATEST: [latest] * len(rows),
-        BLOB: [blob for _, _, blob in rows],
+            write_blob(sink, part)
+            labels.append(label)
+            counts.append(mine)
+            ends.append(sink.tell())
+    del part, parts
+    size = len(labels)
+    places = pa.py_buffer(np.array(ends, np.int32))
+    columns = {
+        LABEL: numbers(np.array(labels, np.int32)),
+        SIDE: numbers(np.full(size, packing.side, np.int8)),
+        TASK: numbers(np.full(size, task, np.int32)),
+        PIECE: numbers(np.full(size, piece, np.int32)),
+        SKIPPED: numbers(np.array(counts, np.int64)),
+        LATEST: numbers(np.full(size, latest, np.float64)),
+        BLOB: pa.Array.from_buffers(pa.binary(), size, [None, places, sink.getvalue()]),
     }
-    return pa.RecordBatch.from_pydict(columns, schema=ARROW)
+    return pa.RecordBatch.from_arrays([columns[name] for name in ARROW.names], schema=ARROW)
+
+
+def numbers(values: np.ndarray) -> pa.Array:
+    """Numbers as an Arrow array, without a copy.
+
+    `pa.array` imports pandas, to find out whether it was given something of it: 21 MiB in every worker.
+
+    >>> import numpy as np
+    >>> from penstock.spark.runtime.packer import numbers
+    >>> numbers(np.array([3, 4])).to_pylist()
+    [3, 4]
+    """
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(
+        pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)], null_count=0
+    )
+
+
+def texts(values: Iterable[str]) -> pa.Array:
+    """Texts as an Arrow array, without pandas.
+
+    >>> from penstock.spark.runtime.packer import texts
+    >>> texts(["a", "", "bc"]).to_pylist()
+    ['a', '', 'bc']
+    """
+    encoded = [each.encode() for each in values]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def values_of(column: pa.ChunkedArray) -> np.ndarray:
+    """The counterpart: numbers of which none is null, without a copy if they are in one piece.
+
+    >>> import numpy as np
+    >>> import pyarrow as pa
+    >>> from penstock.spark.runtime.packer import numbers, values_of
+    >>> values_of(pa.chunked_array([numbers(np.array([3, 4])), numbers(np.array([5]))])).tolist()
+    [3, 4, 5]
+    """
+    kind = column.type.to_pandas_dtype()
+    parts = [
+        np.frombuffer(chunk.buffers()[1], kind, len(chunk), chunk.offset * np.dtype(kind).itemsize)
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, kind), *parts])
 
 
 def renamed(
@@ -199,18 +266,16 @@ class PackedBatch:
     latest: float | None = None  # the largest time that the packers of all buckets have seen
 
     @classmethod
-    def gather(cls, frames: Iterator[Any], watermark: int = -1) -> PackedBatch:
+    def gather(cls, rows: Iterator[Any], watermark: int = -1) -> PackedBatch:
         """Gather packed rows, in whatever order the shuffle brought them."""
         wanted = (SIDE, TASK, PIECE, SKIPPED, LATEST, BLOB)
-        # Column by column: `itertuples` takes a fifth of a small batch.
-        columns = ([frame[name].tolist() for name in wanted] for frame in frames)
-        pieces = [piece for each in columns for piece in zip(*each, strict=True)]
+        pieces = [tuple(row[name] for name in wanted) for row in rows]
         pieces.sort(key=lambda piece: piece[:3])
         return cls(
             blobs=[(side, bytes(blob)) for side, *_, blob in pieces],
             watermark=int(watermark),
             skipped=sum(skipped for *_, skipped, _, _ in pieces),
-            latest=max((latest for *_, latest, _ in pieces if latest == latest), default=None),
+            latest=max((latest for *_, latest, _ in pieces if _is_known(latest)), default=None),
         )
 
     def table(self, side: int = 0) -> pa.Table | None:
@@ -226,6 +291,10 @@ class PackedBatch:
 
     def to_bytes(self) -> bytes:
         """For the log."""
+        return b"".join(self.parts())
+
+    def parts(self) -> list[bytes]:
+        """The same in parts, for which no blob is copied."""
         head = json.dumps(
             {
                 "blobs": [(side, len(blob)) for side, blob in self.blobs],
@@ -234,7 +303,7 @@ class PackedBatch:
                 "latest": self.latest,
             }
         ).encode()
-        return b"".join([struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)])
+        return [struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PackedBatch:
@@ -252,6 +321,11 @@ class PackedBatch:
         if at != len(data):
             raise SnapshotError(f"A batch in the log of a bucket has {len(data)} bytes instead of {at}.")
         return batch
+
+
+def _is_known(latest: float | None) -> bool:
+    """Whether there is a latest time; Spark may make NaN of what is unknown, or null."""
+    return latest is not None and latest == latest
 
 
 def is_usable(table: pa.Table, codes: tuple[str, ...]) -> pa.ChunkedArray:
@@ -310,9 +384,14 @@ def _within(numbers: pa.ChunkedArray, limit: int) -> pa.ChunkedArray:
 def to_blob(table: pa.Table) -> bytes:
     """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
+    write_blob(sink, table)
+    return sink.getvalue().to_pybytes()
+
+
+def write_blob(sink: pa.NativeFile, table: pa.Table) -> None:
+    """Write a table as a blob."""
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    return sink.getvalue().to_pybytes()
 
 
 def from_blob(blob: bytes) -> pa.Table:

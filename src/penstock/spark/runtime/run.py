@@ -54,7 +54,7 @@ def _in_stream(frames: list[DataFrame], spec: Spec) -> DataFrame:
     return (
         reduce(lambda some, more: some.union(more), packed)
         .groupBy(LABEL)
-        .transformWithStateInPandas(
+        .transformWithState(
             BucketProcessor(spec, tags),
             blob_fields(spec.event_time),
             "Append",

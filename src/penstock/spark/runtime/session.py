@@ -80,8 +80,10 @@ def worker_version(batches: Iterator[Any]) -> Iterator[Any]:
     """A function for `mapInArrow` that tells the version of Penstock in a worker."""
     import pyarrow as pa
 
+    from penstock.spark.runtime.packer import texts
+
     for _ in batches:
-        yield pa.RecordBatch.from_pydict({"version": [__version__]})
+        yield pa.RecordBatch.from_arrays([texts([__version__])], names=["version"])
 
 
 def _name_of(session: Any) -> str:

@@ -12,18 +12,19 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from penstock.errors import PenstockError, SnapshotError
+from penstock.snapshots.encoding import Buffer
 from penstock.snapshots.sealed import Seal
 from penstock.spark.runtime.operator import COMPARED, TYPE_OF, Bucket, Spec
 from penstock.spark.runtime.packer import PackedBatch
 
 PART = 4 << 20  # bytes per value
 FULL = 0.5  # of the snapshot: a log of this size is replaced
-LEAST = 1 << 20  # bytes: a shorter log stays a log
+LEAST = 1 << 17  # bytes: a shorter log stays a log
 IDLE = 60.0  # seconds: a bucket without a batch for so long is read again when one comes
 WIDER = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))  # what a type may become
 SEAL = Seal(b"PENSTATE", 1, "state")
@@ -64,6 +65,7 @@ class Remembered(NamedTuple):
     token: str  # of the last batch it saw
     bucket: Bucket
     at: float  # when, in seconds
+    batch: tuple[str, int] | None  # the query, and the number of its batch
 
 
 class StateLog:
@@ -71,8 +73,9 @@ class StateLog:
 
     remembered: ClassVar[dict[str, Remembered]] = {}  # by the identity of the bucket
 
-    def __init__(self, head: Any, snapshot: Any, log: Any) -> None:
+    def __init__(self, head: Any, snapshot: Any, log: Any, batch: tuple[str, int] | None = None) -> None:
         self.head, self.snapshot, self.log = head, snapshot, log
+        self.batch = batch  # the query, and the number of its batch, if Spark tells them
 
     def register(self, spec: Spec) -> None:
         """Note which operator the query runs, or refuse one that is not as noted.
@@ -100,9 +103,10 @@ class StateLog:
         head.fixed = spec.fixed()
         read = 0
         self.forget_idle()
+        self.forget_passed_on()
         token, bucket = "", None
         if head.identity in self.remembered:
-            token, bucket, _ = self.remembered.pop(head.identity)
+            token, bucket, *_ = self.remembered.pop(head.identity)
         tokens = [head.snapshot_token, *(token for token, _ in head.log)]
         restored = bucket is None or bucket.spec != spec or token not in tokens
         if restored:
@@ -124,39 +128,51 @@ class StateLog:
         token = uuid.uuid4().hex
         room = max(LEAST, FULL * head.snapshot_bytes) - head.log_bytes
         logs = bucket.replays and not opened.changed and batch.nbytes <= room
-        entry = SEAL.seal(batch.to_bytes()) if logs else None
-        if entry is not None and len(entry) <= room:
-            parts = list(_cut(entry))
-            for i, part in enumerate(parts):
-                self.log.updateValue((token, i), (part,))
-            head.log.append((token, len(parts)))
-            head.log_bytes += len(entry)
-            written = len(entry)
+        if logs:
+            written = count = 0
+            for part in _cut(_sealed_parts(batch.parts())):
+                self.log.updateValue((token, count), (part,))
+                written, count = written + len(part), count + 1
+            head.log.append((token, count))
+            head.log_bytes += written
         else:
-            data = SEAL.seal(bucket.snapshot())
-            parts = list(_cut(data))
-            for i, part in enumerate(parts):
-                self.snapshot.updateValue((i,), (part,))
-            for i in range(len(parts), head.snapshot_parts):
-                self.snapshot.removeKey((i,))
             if head.log:
                 self.log.clear()
-            head.snapshot_parts, head.snapshot_bytes, head.snapshot_token = len(parts), len(data), token
+            written = count = 0
+            for part in _cut(_sealed_parts(bucket.snapshot_parts())):
+                self.snapshot.updateValue((count,), (part,))
+                written, count = written + len(part), count + 1
+            for i in range(count, head.snapshot_parts):
+                self.snapshot.removeKey((i,))
+            head.snapshot_parts, head.snapshot_bytes, head.snapshot_token = count, written, token
             head.log, head.log_bytes = [], 0
-            written = len(data)
         said = _sealed(head)
         self.head.update((said,))
-        self.remembered[head.identity] = Remembered(token, bucket, time.monotonic())
+        self.remembered[head.identity] = Remembered(token, bucket, time.monotonic(), self.batch)
         return written + len(said)
 
     @classmethod
     def forget_idle(cls) -> None:
         """Forget buckets that had no batch for a while: a worker serves one query after the other."""
         now = time.monotonic()
-        for identity, (_, bucket, at) in list(cls.remembered.items()):
-            if now - at > IDLE:
+        for identity, each in list(cls.remembered.items()):
+            if now - each.at > IDLE:
                 del cls.remembered[identity]
-                bucket.close()
+                each.bucket.close()
+
+    def forget_passed_on(self) -> None:
+        """Forget buckets of this query that another worker had in the batch before, or that had no rows then.
+
+        Spark gives the tasks of a batch to whichever workers are idle, so that a worker may have a bucket in
+        every other batch. Such a bucket only replays the batch that it has missed.
+        """
+        if self.batch is None:
+            return
+        query, number = self.batch
+        for identity, each in list(self.remembered.items()):
+            if each.batch is not None and each.batch[0] == query and not 0 <= number - each.batch[1] <= 1:
+                del self.remembered[identity]
+                each.bucket.close()
 
     @staticmethod
     def _parts(state: Any, keys: list[tuple[Any, ...]]) -> Iterator[bytes]:
@@ -211,6 +227,21 @@ def _is_wider(before: str, now: str) -> bool:
     )
 
 
-def _cut(data: bytes) -> Iterator[bytes]:
-    for start in range(0, max(len(data), 1), PART):
-        yield data[start : start + PART]
+def _sealed_parts(parts: Sequence[Buffer]) -> list[Buffer]:
+    return [SEAL.header(parts), *parts]
+
+
+def _cut(parts: Iterable[Buffer]) -> Iterator[bytes]:
+    """Values for the store, each of `PART` bytes but the last, made one by one."""
+    held = bytearray()
+    for part in parts:
+        view = memoryview(part).cast("B")
+        while len(held) + len(view) >= PART:
+            taken = PART - len(held)
+            held += view[:taken]
+            view = view[taken:]
+            yield bytes(held)
+            held.clear()
+        held += view
+    if held:
+        yield bytes(held)
