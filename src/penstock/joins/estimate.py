@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MOST_UNESTIMATED = 0.1  # share of the arrivals; beyond it the bound may be far too high
+MOST_DOUBT = 0.05  # how far recall may be below what is shown
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,34 @@ class RecallEstimate:
 
 
 def estimate_recall(
-    results: float, missed: float | None, unestimated: float = 0, arrived: float = 0
+    results: float,
+    missed: float | None,
+    unestimated: float = 0,
+    arrived: float = 0,
+    *,
+    guessed: float = 0.0,
+    variance: float = 0.0,
 ) -> RecallEstimate:
     """Estimate recall from the results found and the estimated number missed; 1 if there are none.
 
     `unestimated` of the `arrived` rows may have missed more results that were not counted. A single such row
-    makes the estimate an upper bound; more than a tenth of all rows make it unknown.
+    makes the estimate an upper bound; more than a tenth of all rows make it unknown. It is unknown as well if
+    recall may be over five points lower: by a guess of what those rows missed (`guessed`), or by the
+    `variance` of `missed`.
 
     >>> from penstock.joins.estimate import estimate_recall
     >>> estimate_recall(30, 10.0).value, estimate_recall(5, -2.0).value, estimate_recall(0, 0.0).value
     (0.75, 1.0, 1.0)
     >>> print(estimate_recall(7, None), estimate_recall(30, 10.0, 1, 50), estimate_recall(30, 10.0, 9, 50))
     unknown at most 75.0 % unknown
+    >>> print(estimate_recall(30, 10.0, 1, 50, guessed=9.0), estimate_recall(30, 10.0, variance=25.0))
+    unknown unknown
     """
     if missed is None or unestimated > MOST_UNESTIMATED * arrived:
         return RecallEstimate(None)
     exact = results + max(0.0, missed)
-    return RecallEstimate(results / exact if exact > 0 else 1.0, unestimated > 0)
+    value = results / exact if exact > 0 else 1.0
+    doubt = max(0.0, guessed) + math.sqrt(max(0.0, variance))
+    if doubt > 0 and value - results / (exact + doubt) > MOST_DOUBT:
+        return RecallEstimate(None)
+    return RecallEstimate(value, unestimated > 0)

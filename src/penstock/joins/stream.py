@@ -9,7 +9,15 @@ import numpy as np
 
 from penstock.arrays import table_bytes
 from penstock.engine.join_loop import LOG_EVICTED, Batch, Out
-from penstock.engine.loss_sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
+from penstock.engine.loss_sketch import (
+    GUESSED,
+    MISSED,
+    UNESTIMATED,
+    Tally,
+    completed,
+    forget_all,
+    last_counted,
+)
 from penstock.engine.pair_join_late import LATE, advance_to, miss
 from penstock.engine.policy_switch import refile
 from penstock.engine.store import (
@@ -100,6 +108,16 @@ class StreamState(KeepsRows, JoinState):
         return int(self.sketch.missed[UNESTIMATED])
 
     @property
+    def guessed(self) -> float:
+        """A guess of what unestimated arrivals missed: as much as arrivals in time find with their keys."""
+        return float(self.sketch.missed[GUESSED])
+
+    @property
+    def variance(self) -> float:
+        """The variance of `missed` as far as it is known; 0, for a sketch has all keys."""
+        return 0.0
+
+    @property
     def estimated_exact(self) -> float:
         """Estimated results of the exact join so far; a lower bound if any arrival is unestimated."""
         return float(self.store.meta[RESULTS]) + max(0.0, self.missed)
@@ -110,7 +128,12 @@ class StreamState(KeepsRows, JoinState):
         so late that the results they missed cannot be estimated.
         """
         arrived = super().totals()["arrivals"]
-        return estimate_recall(float(self.store.meta[RESULTS]), self.missed, self.unestimated, arrived)
+        results = float(self.store.meta[RESULTS])
+        return estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
+
+    def doubts(self) -> dict[str, Any]:
+        """What is unknown of the recall because rows came too late."""
+        return {"unestimated": self.unestimated, "unknown": self.recall.value is None}
 
     @property
     def estimated_recall(self) -> float | None:
@@ -201,7 +224,7 @@ class StreamState(KeepsRows, JoinState):
             state.store = store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
-            state.flow, state.sketch = extra["flow"], extra["sketch"]
+            state.flow, state.sketch = extra["flow"], completed(extra["sketch"])
             check_restored(state)
             check_flow(state.flow, store, flow)
             check_sketch(state.sketch, store, sketch)

@@ -89,6 +89,8 @@ class JoinFigures(Figures):
     results: int = 0
     missed: float | None = 0.0  # estimated number of results that were missed; None: unknown
     unestimated: int = 0  # rows that may have missed more, because they were too late for the estimate
+    guessed: float = 0.0  # results that those rows would have if their keys were as frequent as lately
+    variance: float = 0.0  # of `missed`, where it is estimated from a sample of the keys
     evicted: dict[str, int] = field(default_factory=_zeros)
     expired: int = 0
     dropped: int = 0
