@@ -320,11 +320,7 @@ def combinations_around(sample, entry, join, own, time):
 @jit
 def combinations_now(sample, entry, join, own):
     """What an arrival finds that is as late as the latest of its key."""
-    product = 1.0
-    for part in range(sample.scheme.size[join]):
-        if part != own:
-            product *= sample.k32[entry, LISTS + LIST_WIDTH * part + COUNT]
-    return product
+    return combinations_before(sample, entry, join, own, sample.numbers[entry, NEWEST])
 
 
 @jit

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 MOST_UNESTIMATED = 0.1  # share of the arrivals; beyond it the bound may be far too high
-MOST_DOUBT = 0.05  # how far recall may be below what is shown
+MOST_DOUBT = 0.05  # how far recall may be below what is shown, by a standard deviation
+MOST_GUESSED = 0.08  # and by a guess, which is a rough one
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ def estimate_recall(
 
     `unestimated` of the `arrived` rows may have missed more results that were not counted. A single such row
     makes the estimate an upper bound; more than a tenth of all rows make it unknown. It is unknown as well if
-    recall may be over five points lower: by a guess of what those rows missed (`guessed`), or by the
-    `variance` of `missed`.
+    recall may be far lower: by eight points, by a guess of what those rows missed (`guessed`), or by five
+    points, by the `variance` of `missed`.
 
     >>> from penstock.joins.estimate import estimate_recall
     >>> estimate_recall(30, 10.0).value, estimate_recall(5, -2.0).value, estimate_recall(0, 0.0).value
@@ -59,7 +60,7 @@ def estimate_recall(
         return RecallEstimate(None)
     exact = results + max(0.0, missed)
     value = results / exact if exact > 0 else 1.0
-    doubt = max(0.0, guessed) + math.sqrt(max(0.0, variance))
-    if doubt > 0 and value - results / (exact + doubt) > MOST_DOUBT:
-        return RecallEstimate(None)
+    for doubt, most in ((math.sqrt(max(0.0, variance)), MOST_DOUBT), (guessed, MOST_GUESSED)):
+        if doubt > 0 and value - results / (exact + doubt) > most:
+            return RecallEstimate(None)
     return RecallEstimate(value, unestimated > 0)

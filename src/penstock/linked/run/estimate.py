@@ -16,7 +16,7 @@ import numpy as np
 from penstock.compiler.tiers import expecting
 from penstock.engine.conditions import Columns
 from penstock.engine.key_sample import sampled
-from penstock.engine.store import EVICTED
+from penstock.engine.store import EVICTED, EXPIRED
 from penstock.engine.triple_join import LinkedBatch
 from penstock.engine.triple_switch import reenter_triples
 from penstock.joins.estimate import RecallEstimate, estimate_recall
@@ -136,6 +136,7 @@ class SolutionSample:
         own = store.meta[OF_THE_STORE].copy()
         store.meta[:] = old.meta
         store.meta[OF_THE_STORE] = own
+        store.meta[EXPIRED] += np.count_nonzero(~kept)  # in the accounts
         store.clock[:] = old.clock
         n = len(carried.row)
         with expecting(n, apart=True):
@@ -156,15 +157,18 @@ class SolutionSample:
 
         The guess is that triples that came too late would have made as many solutions as the others.
         """
-        guessed = late * self.plan.patterns * self.exact / arrived if arrived else 0.0
         return estimate_recall(
             results,
             self.exact - results,
             self.unestimated + late,
             arrived,
-            guessed=guessed,
+            guessed=self.guessed(late, arrived),
             variance=self.variance,
         )
+
+    def guessed(self, late: int, arrived: int) -> float:
+        """How many solutions late triples would have made, if they are like those that arrived."""
+        return late * self.plan.patterns * self.exact / arrived if arrived else 0.0
 
     @property
     def bytes(self) -> int:

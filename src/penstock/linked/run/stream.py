@@ -258,6 +258,23 @@ class QueryState:
         """Estimated number of solutions that the exact query has in addition; None if unknown."""
         return 0.0 if self.state is None else self.state.missed
 
+    @property
+    def variance(self) -> float:
+        """The variance of `missed`; 0 while all triples are in the sample."""
+        sample = None if self.state is None else self.state.sample
+        return 0.0 if sample is None else sample.variance
+
+    def guessed(self, late: int) -> float:
+        """How many results triples would have had that came too late and were left out, at a guess.
+
+        >>> import penstock as ps
+        >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
+        >>> ps.StreamQuery.parse(text).start(budget="1000 tuples").guessed(late=3)
+        0.0
+        """
+        sample = None if self.state is None else self.state.sample
+        return 0.0 if sample is None or self.state is None else sample.guessed(late, self.state.matched)
+
     def snapshot(self) -> bytes:
         """The whole state as bytes: what cached tuples refer to, and no more."""
         state = self.state
