@@ -133,7 +133,10 @@ class StreamState(KeepsRows, JoinState):
 
     def doubts(self) -> dict[str, Any]:
         """What is unknown of the recall because rows came too late."""
-        return {"unestimated": self.unestimated, "unknown": self.recall.value is None}
+        return {
+            "unestimated": self.unestimated,
+            "unknown": self.unestimated <= self.late and self.recall.value is None,
+        }
 
     @property
     def estimated_recall(self) -> float | None:
