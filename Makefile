@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast coverage smoke check bench soak docs reproduce format clean setup setup-python
+.PHONY: help demo test test-fast coverage smoke versions check bench soak docs reproduce format clean setup setup-python
 
 BIN := .venv/bin
 WITH_JAVA := source .venv/java.env;
@@ -14,14 +14,16 @@ export PYSPARK_PYTHON := $(CURDIR)/.venv/bin/python
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup  ## A Spark query that holds its memory under bursts, and Spark's own join beside it
+demo: setup  ## A Spark query that keeps its memory under bursts, compared with Spark's own join
 	@$(WITH_JAVA) $(BIN)/penstock demo $(ARGS)
 
 # Most kernels are compiled by the first of these parts, whose workers then end: code that is loaded stays in memory.
 KERNELS := tests/joins tests/compiler tests/engine tests/structures tests/linked tests/policies
 COMPILED := PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
 	--max-worker-restart 0 --durations=50
-INTERPRETED := PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" tests
+# Python's coverage does not see into compiled kernels, but into interpreted ones.
+INTERPRETED := PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" \
+	--cov --cov-report= tests
 
 # The JVMs of the tests live for seconds to minutes: optimizing their code costs more than it gains.
 test test-fast: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -36,6 +38,7 @@ ifeq ($(ARGS),)
 		$(COMPILED) $(KERNELS) || failed=1; \
 		$(COMPILED) $(addprefix --ignore=,$(KERNELS)) tests src/penstock || failed=1; \
 		$(INTERPRETED) || failed=1; \
+		echo 'Lines of each package that the interpreted pass reaches:'; $(BIN)/python tools/coverage_totals.py; \
 		exit $$failed
 else
 	@$(WITH_JAVA) $(COMPILED) $(ARGS)
@@ -44,7 +47,7 @@ endif
 test-fast: setup  ## The tests in process, and one of Spark per operator
 	@$(WITH_JAVA) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow" $(ARGS)
 
-# Python's coverage does not see into compiled kernels, so the small tests run with interpreted ones as well.
+# As above: the small tests run once more for the lines of kernels.
 COVERAGE := $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=0 --durations-min=30 --cov --cov-report=
 
 coverage: setup  ## The tests in process but for Spark's, and the lines they reach, per package
@@ -57,6 +60,9 @@ coverage: setup  ## The tests in process but for Spark's, and the lines they rea
 
 smoke: setup  ## Every operator once, from a wheel in a fresh environment outside the repository
 	@tools/smoke.sh
+
+versions: setup  ## Every operator once with other versions of the dependencies: ARGS=oldest or ARGS=newest
+	@tools/versions.sh $(ARGS)
 
 check: setup-python  ## Lint, format, types, direction of imports
 	@$(BIN)/ruff check .

@@ -4,7 +4,7 @@
 
 The producers push at their own pace, bursts included. The queues keep 1 MiB each in memory and the rest on
 disk, and Spark takes from them what it can work off in a batch. Killed at any point and started again, the
-pipeline goes on where its checkpoint is.
+pipeline continues from its checkpoint.
 """
 
 from __future__ import annotations

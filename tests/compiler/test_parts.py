@@ -16,6 +16,8 @@ from penstock.compiler.hook_calls import hook
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
 from penstock.engine.hooks import score
+from penstock.models.kernels import benefit
+from penstock.structures import key_counts
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -95,6 +97,25 @@ def test_a_part_is_no_machine_code_until_python_calls_it() -> None:
     assert not _threefold.overloads
     assert _threefold(4) == 12
     assert _threefold.overloads
+
+
+COUNTS = key_counts.new_counts()
+ROW = np.zeros(8)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        (key_counts._refill, (COUNTS, COUNTS)),
+        (benefit._sum_walk, (ROW, 0, ROW, 0, ROW, np.zeros(64))),
+    ],
+)
+def test_no_kernel_brings_numbas_text_functions_along(kernel: Any, given: tuple[Any, ...]) -> None:
+    """One array assigned to a part of another does, for a message on shapes: 2 s of compiling."""
+    anew = jit(kernel.py_func)
+    anew._cache.disable()
+    anew(*given)
+    assert "unicode" not in "".join(anew.inspect_llvm().values())
 
 
 def test_an_error_in_a_part_reaches_python() -> None:

@@ -226,7 +226,6 @@ def test_many_key_columns_of_many_values() -> None:
 
 # Times.
 
-MINUTES = [0, 10, 20, 30, 40]
 BASE = pd.Timestamp("2024-03-31 00:30")
 
 

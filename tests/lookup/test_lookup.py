@@ -25,7 +25,7 @@ from penstock.errors import (
     SnapshotError,
     UnknownPolicyError,
 )
-from penstock.testing import Clock
+from penstock.testing import ManualClock
 from tests.data import real
 
 POLICIES = ps.policies.caching_names()
@@ -224,7 +224,7 @@ def test_names_on_both_sides_and_columns(sqlite: str) -> None:
 
 
 def test_ttl_fetches_again() -> None:
-    clock, asked = Clock(), []
+    clock, asked = ManualClock(), []
 
     def fetch_now(keys: list[int]) -> list[dict[str, float]]:
         asked.append(list(keys))

@@ -87,7 +87,7 @@ def test_the_report_stands_alone(tmp_path: Path) -> None:
     assert page.count("data:image/png;base64,") == 1
     for outside in ("http://", "https://", "<script", "<link"):
         assert outside not in page
-    for verdict in ("holds", "does not hold", "cannot be told"):
+    for verdict in ("holds", "does not hold", "undecided"):
         assert f">{verdict}</td>" in page
     assert "| queues figure-1 | numbers are below 1 |" in (tmp_path / "summary.md").read_text()
 

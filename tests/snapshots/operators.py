@@ -17,7 +17,7 @@ from penstock.joins import start_many
 from penstock.joins.many_state import ManyConfig, ManyState
 from penstock.patterns import snapshot as pattern_snapshots
 from penstock.states import snapshot as snapshots
-from penstock.testing import Clock
+from penstock.testing import ManualClock
 from penstock.window import window_of
 
 BATCH = 60
@@ -206,7 +206,7 @@ def lookups(name: str) -> Iterator[Operator]:
             key="id",
             budget=budget,
             policy=name,
-            clock=Clock(1e9),
+            clock=ManualClock(1e9),
         )
 
         def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:

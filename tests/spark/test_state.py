@@ -6,6 +6,7 @@ import random
 import re
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import create_autospec
@@ -204,7 +205,7 @@ def test_a_bucket_that_is_remembered_starts_no_state(monkeypatch: pytest.MonkeyP
         list(opened.bucket.process(packed(number)))
         log.commit(opened, packed(number))
     assert len(started) == 1
-    other = SPEC.with_join(budget=ps.Tuples(20))
+    other = replace(SPEC, join=replace(SPEC.join, budget=ps.Tuples(20)))
     assert log.open(other).changed
     assert len(started) > 1
 

@@ -225,7 +225,7 @@ class Cache:
         [8]
         """
         assert self._room is not None, "entries without a limit have no sizes"
-        assert self.follower is None, "candidates are not told of sizes"
+        assert self.follower is None, "candidates do not know sizes"
         evicted = np.zeros(len(self) + len(keys) + 1, np.int64)
         self._state = self.running.reserve(self._state, len(keys))
         with expecting(len(keys)):

@@ -131,7 +131,7 @@ def _show_table(outcome: Outcome, out: Any) -> None:
 
 
 def _fitting(labels: list[list[str]], columns: list[list[str]], width: int) -> Iterator[list[list[str]]]:
-    """Split the columns into groups that each fit beside the labels."""
+    """Split the columns into groups that each fit next to the labels."""
 
     def room(column: list[str]) -> int:
         return max(map(len, column)) + 3  # with the space around it

@@ -20,6 +20,7 @@ from typing import Any
 
 from penstock.compiler.file_lock import locked
 
+NICE = 10  # below those that interpret meanwhile, who would wait twice as long on a machine with nothing idle
 IDLE = 20.0  # seconds without a request after which the process ends
 LONGEST = 180.0  # seconds that a request may take before the caller compiles it itself
 
@@ -93,6 +94,8 @@ atexit.register(_end)
 
 def serve() -> None:
     """Compile what is asked for on the standard input, until it ends or nothing has come for a while."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     frames: list[bytes] = []
     there = threading.Condition()
 

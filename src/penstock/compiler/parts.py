@@ -22,10 +22,14 @@ from typing import Any, ClassVar
 from llvmlite import binding as llvm
 from numba.core import sigutils, types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, compile_result
+from numba.core.compiler import CompilerBase, Flags, compile_result
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
+from numba.core.ir_utils import build_definitions
+from numba.core.postproc import PostProcessor
 from numba.core.registry import CPUDispatcher
+from numba.core.rewrites.registry import rewrite_registry
+from numba.core.ssa import reconstruct_ssa
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import (
     IRLegalization,
@@ -39,7 +43,6 @@ from numba.core.typing.context import Context
 from numba.core.untyped_passes import (
     FixupArgs,
     GenericRewrites,
-    IRProcessing,
     ReconstructSSA,
     RewriteDynamicRaises,
     TranslateByteCode,
@@ -117,22 +120,91 @@ class _PartLowering(NativeLowering):
         return True
 
 
+class _Rewrites(GenericRewrites):
+    """Rewrite what Numba has no types for."""
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir.generator_info = None  # kernels are no generators
+        _rewrite("before-inference", state)
+        return True
+
+
+class _TypedRewrites(NopythonRewrites):
+    """Make one loop of an expression on arrays."""
+
+    def run_pass(self, state: Any) -> bool:
+        processor = PostProcessor(state.func_ir)
+        processor.run(emit_dels=True)  # the rewrites go by them
+        _rewrite("after-inference", state)
+        processor.remove_dels()
+        return True
+
+
+def _rewrite(stage: str, state: Any) -> None:
+    """Apply each of Numba's rewrites to each block until it finds nothing more."""
+    blocks = state.func_ir.blocks
+    for kind in rewrite_registry.rewrites[stage]:
+        rewrite = kind(state)
+        waiting = list(blocks)
+        while waiting:
+            at = waiting.pop()
+            if rewrite.match(state.func_ir, blocks[at], state.typemap, state.calltypes):
+                blocks[at] = rewrite.apply()
+                waiting.append(at)
+
+
+class _SingleAssignment(ReconstructSSA):
+    """Give every assignment a variable of its own."""
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir = reconstruct_ssa(state.func_ir)
+        self._patch_locals(state)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        return True
+
+
+class _NoPhis(PreLowerStripPhis):
+    """Turn the joins of variables into assignments."""
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        return True
+
+
+class _SettledFlags(Flags):
+    """Flags that change no more: Numba hashes all of them for every operation that it looks up."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, flags: Flags) -> None:
+        super().__init__(flags)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or bool(super().__eq__(other))
+
+
 class _WholeCompiler(CompilerBase):
     """Those of Numba's passes that kernels need: no closures, no `with`, no literals that are unrolled.
 
-    Numba's manager of passes looks over a function again after every pass; that is left out, too.
+    Numba finds out which variables are alive after nearly every pass; here that is done where it is needed,
+    before and after the rewrites that follow inference. Its manager of passes looks over a function once
+    more after each of them; that is left out, too.
     """
 
     passes: ClassVar[tuple[Any, ...]] = (
         TranslateByteCode,
         FixupArgs,
-        IRProcessing,
-        GenericRewrites,
+        _Rewrites,
         RewriteDynamicRaises,
-        ReconstructSSA,
+        _SingleAssignment,
         NopythonTypeInference,
-        PreLowerStripPhis,
-        NopythonRewrites,
+        _NoPhis,
+        _TypedRewrites,
         IRLegalization,
         _WholeLowering,
         NoPythonBackend,
@@ -141,7 +213,7 @@ class _WholeCompiler(CompilerBase):
     def _compile_core(self) -> Any:
         self.state.typingctx = _remembering(self.state.typingctx)
         self.state.targetctx.refresh = _nothing_new  # this context is a copy for one compilation
-        with ConfigStack().enter(self.state.flags.copy()):
+        with ConfigStack().enter(_settled(self.state.flags)):
             for each in self.passes:
                 each().run_pass(self.state)
         self.state.pipeline = None
@@ -187,6 +259,15 @@ def _remembering(context: Context) -> _Typing:
     copied: Any = copy.copy(context)
     copied.__class__ = _Typing
     return copied
+
+
+def _settled(flags: Flags) -> Flags:
+    """The flags of a compilation, one object for all that are equal."""
+    found = _SettledFlags(flags)
+    return _flags.setdefault(found, found)
+
+
+_flags: dict[_SettledFlags, _SettledFlags] = {}
 
 
 def _nothing_new() -> None:

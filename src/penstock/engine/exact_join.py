@@ -8,19 +8,38 @@ from penstock.compiler.jit import jit
 from penstock.engine.store import LANDMARK, ROWS
 
 
-@jit
-def exact_counts(stream, key, time, keys, window, horizon, ticks):
+def exact_counts(
+    stream: np.ndarray,
+    key: np.ndarray,
+    time: np.ndarray,
+    keys: int,
+    window: int,
+    horizon: np.ndarray,
+    ticks: bool,
+) -> np.ndarray:
     """Results each arrival completes in the exact join; keys are codes below `keys`. O(n).
 
     With `ticks`, arrivals of one time are one step: they match what was there before them and each other.
     """
-    n = key.shape[0]
+    n = len(key)
     counts = np.zeros(n, np.int64)
-    live = np.zeros((keys, 2), np.int64)
-    among = np.zeros(keys, np.int64)  # left arrivals of the present step
-    order = np.empty((2, n), np.int64)  # the arrivals of each stream; the first `gone` have expired
-    seen = np.zeros(2, np.int64)
-    gone = np.zeros(2, np.int64)
+    # Made here, since a kernel that makes arrays takes half as long again to compile.
+    live = np.zeros((keys, 3), np.int64)
+    order = np.empty((2, n), np.int64)
+    _count_exact(stream, key, time, counts, live, order, np.zeros((2, 2), np.int64), window, horizon, ticks)
+    return counts
+
+
+@jit
+def _count_exact(stream, key, time, counts, live, order, ends, window, horizon, ticks):
+    """Write the results of each arrival to `counts`.
+
+    `live` has, per key, the tuples of each stream and the left arrivals of the present step; `order` has the
+    arrivals of each stream, and `ends` how many of them have expired and how many have been seen.
+    """
+    among = live[:, 2]
+    expired, seen = ends[0], ends[1]
+    n = key.shape[0]
     first = 0
     while first < n:
         last = first + 1
@@ -30,12 +49,12 @@ def exact_counts(stream, key, time, keys, window, horizon, ticks):
             order[stream[i], seen[stream[i]]] = i
             seen[stream[i]] += 1
         for s in range(2):
-            while gone[s] < seen[s]:
-                oldest = order[s, gone[s]]
+            while expired[s] < seen[s]:
+                oldest = order[s, expired[s]]
                 if oldest >= first:
                     break
                 if window == ROWS:
-                    alive = seen[s] - 1 - gone[s] <= horizon[s]
+                    alive = seen[s] - 1 - expired[s] <= horizon[s]
                 elif window == LANDMARK:
                     alive = time[first] // horizon[s] <= time[oldest] // horizon[s]
                 else:
@@ -43,7 +62,7 @@ def exact_counts(stream, key, time, keys, window, horizon, ticks):
                 if alive:
                     break
                 live[key[oldest], s] -= 1
-                gone[s] += 1
+                expired[s] += 1
         for i in range(first, last):
             counts[i] = live[key[i], 1 - stream[i]]
             if stream[i] == 0:
@@ -54,4 +73,3 @@ def exact_counts(stream, key, time, keys, window, horizon, ticks):
             live[key[i], stream[i]] += 1
             among[key[i]] = 0
         first = last
-    return counts

@@ -1,8 +1,8 @@
 """The network of OPT-offline: which tuples can be kept for which results, as arcs for a flow solver.
 
 A chain of nodes stands for memory that is free, and what flows is room for one tuple. The textbook gives
-every tuple a path of its own beside the chain: it leaves the chain at its arrival, earns at each match, and
-may return after any of them. That has as many arcs as the join has results.
+every tuple a path of its own parallel to the chain: it leaves the chain at its arrival, earns at each match,
+and may return after any of them. That has as many arcs as the join has results.
 
 Here tuples of one key and stream share a lane. They match the same arrivals, and when a younger one comes it
 can take the place of an older one at no cost, so that only their number matters: it rises by at most one per
@@ -62,12 +62,12 @@ def last_steps(stream, clock, step, window, horizon):
             j = max(j, i + 1)
             while j < n:
                 if window == ROWS:
-                    gone = stream[j] == s and clock[j] - clock[i] > horizon[s]
+                    expired = stream[j] == s and clock[j] - clock[i] > horizon[s]
                 elif window == LANDMARK:
-                    gone = clock[j] // horizon[s] > clock[i] // horizon[s]
+                    expired = clock[j] // horizon[s] > clock[i] // horizon[s]
                 else:
-                    gone = clock[j] - clock[i] > horizon[s]
-                if gone:
+                    expired = clock[j] - clock[i] > horizon[s]
+                if expired:
                     break
                 j += 1
             dies[i] = step[j] if j < n else end

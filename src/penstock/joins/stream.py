@@ -118,11 +118,6 @@ class StreamState(KeepsRows, JoinState):
         return 0.0
 
     @property
-    def estimated_exact(self) -> float:
-        """Estimated results of the exact join so far; a lower bound if any arrival is unestimated."""
-        return float(self.store.meta[RESULTS]) + max(0.0, self.missed)
-
-    @property
     def recall(self) -> RecallEstimate:
         """Estimated share of the exact results that was found. It is an upper bound, or unknown, if rows came
         so late that the results they missed cannot be estimated.

@@ -13,7 +13,6 @@ import pyarrow as pa
 from penstock.errors import TermError
 from penstock.extras import require
 
-EXTENSIONS = (".nt", ".nq", ".ttl")
 _TIME = r'(?:-?\d+(?:\.\d+)?|-?\d{4,}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)?|"[^"]*"\^\^<[^<>]*>)'
 _ANNOTATED = re.compile(
     rf"^(?P<triple>.*\S)\s+(?:(?P<event>{_TIME})|\[\s*(?P<start>{_TIME})?\s*"

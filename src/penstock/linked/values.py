@@ -32,7 +32,7 @@ from penstock.linked.terms import (
 )
 from penstock.units import duration
 
-LARGEST = 2.0**53  # above, whole numbers are told apart by their terms
+LARGEST = 2.0**53  # above, whole numbers are distinguished by their terms
 
 
 class Column(NamedTuple):
@@ -294,9 +294,9 @@ def _regex(arguments: list[Column], terms: Terms) -> Column:
 
 
 def in_unit(expression: Expression, unit: str, bare: str | None, times: Any) -> Expression:
-    """The expression with durations as numbers of a unit, and timestamps beside time variables too.
+    """The expression with durations as numbers of a unit, and timestamps compared with time variables too.
 
-    `bare` is the unit of bare numbers beside times that are timestamps; None: times are numbers themselves.
+    `bare` is the unit of bare numbers compared with timestamps; None: times are numbers themselves.
 
     >>> from penstock.linked.language.nodes import ConstantTerm
     >>> from penstock.linked.terms import XSD, Term

@@ -15,7 +15,7 @@ from penstock.locality._keys import Keys, encode, previous
 def inter_arrival(keys: Keys, times: Any = None) -> NDArray[Any]:
     """The gaps between consecutive references to the same key, in the order of the references that end them.
 
-    Their distribution is the second measure of locality, beside the stack distance. A skewed popularity alone
+    Their distribution is the second measure of locality, after the stack distance. A skewed popularity alone
     already makes short gaps frequent, so compare it with the gaps of a permuted copy before reading
     correlation into it.
 

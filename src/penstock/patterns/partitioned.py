@@ -15,12 +15,12 @@ import numpy as np
 from penstock.patterns.batch import Member, type_names
 from penstock.patterns.columnar.events import Shared
 from penstock.patterns.columnar.search import EventMarks
-from penstock.patterns.columnar.search_kernel import partition_window_ends
 from penstock.patterns.columnar.strategy import Search
 from penstock.patterns.compile.values import Values
 from penstock.patterns.options import limit_error
 from penstock.patterns.pattern import Pattern
 from penstock.patterns.quota import Quota
+from penstock.structures.window_ends import partition_window_ends
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import pyarrow as pa
 from penstock.columns import Table
 from penstock.errors import ColumnError, PatternError, PenstockError, SnapshotError
 from penstock.patterns.batch import EventBatch, Member, attribute_names, batch_of, kinds_with, width_of
-from penstock.patterns.columnar.search_kernel import window_ends
 from penstock.patterns.columnar.strategy import Columnar
 from penstock.patterns.compile.values import NOTHING, Values
 from penstock.patterns.language.nodes import Attr
@@ -24,6 +23,7 @@ from penstock.patterns.returned import Kept
 from penstock.patterns.snapshot import pack, unpack
 from penstock.payload import to_arrow
 from penstock.policies import get as get_policy
+from penstock.structures.window_ends import window_ends
 
 if TYPE_CHECKING:
     from penstock.patterns.pattern import Pattern

@@ -95,7 +95,7 @@ class Claim:
         >>> Claim("GDJ is best", "PROB is", holds=False).verdict
         'does not hold'
         """
-        return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
+        return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
 
 
 @dataclass(frozen=True)

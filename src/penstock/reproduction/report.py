@@ -100,7 +100,7 @@ def _head(outcomes: list[Outcome], papers: list[str], scope: Scope, seconds: flo
         for kind, holds, text in (
             ("true", True, "claims hold"),
             ("false", False, "claims do not hold"),
-            ("none", None, "cannot be told here"),
+            ("none", None, "undecided here"),
         )
     )
     rows = []

@@ -2,7 +2,7 @@
 
 The hand counts its steps round a ring. A cell has its score as of the last match it knows of, and the step
 at which the hand comes to its tuple next; how often the hand has passed since follows from the steps alone.
-So matches need not be told to every cell at once: a key with many tuples notes the steps of its matches in
+So a match need not change every cell at once: a key with many tuples notes the steps of its matches in
 a log, and when the log is full, or a score is asked for, each cell is read and written once for all of them.
 
 What the matches of a log do to a score is to multiply and to add, and two tuples differ in by how much only
@@ -37,7 +37,7 @@ WORTH = 8  # tuples from which on a key has a log
 
 # Columns of a log.
 LENGTH = 0  # in row 0: the first free log
-KNOWN = 1  # the step of the last match that the cells have been told of, then those of the matches after it
+KNOWN = 1  # the step of the last match that the cells include, then those of the matches after it
 LOGGED = 15  # steps in a full log
 
 # Columns of the plan of a calculation.

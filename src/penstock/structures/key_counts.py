@@ -96,7 +96,10 @@ def _refill(counts, grown):
             to = _slot(grown, counts.key[0, at])
             grown.key[0, to] = counts.key[0, at]
             grown.error[0, to] = 1
-            grown.tally[to] = counts.tally[at]
+            for stream in range(
+                2
+            ):  # a whole row would bring Numba's messages on shapes along, 2 s to compile
+                grown.tally[to, stream] = counts.tally[at, stream]
     grown.meta[FILLED] = counts.meta[FILLED]
 
 

@@ -5,8 +5,8 @@ that fade exponentially, the count since the beginning, and when it came last. T
 so far. One exponential brings a row up to date: the factor of a shorter scale is the fourth power of that of
 the next.
 
-A key is looked for in eight places. If none is free, the row goes whose key has come least on the longest
-scale, unless it is pinned; if all are pinned, the newcomer is not noted.
+A key is looked for in eight places. If none is free, the row whose key has come least on the longest scale
+is replaced, unless it is pinned; if all are pinned, the newcomer is not noted.
 """
 
 from __future__ import annotations

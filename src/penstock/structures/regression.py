@@ -57,8 +57,8 @@ def solve(regression, stream, pull):
     that has been seen.
     """
     n = regression.outcome.shape[1]
-    lower = np.zeros((n, n))
-    right = np.zeros(n)
+    lower = np.zeros((n + 1, n))  # the last row is the right side: making arrays is slow to compile
+    right = lower[n]
     mean, seen = 0.0, 0
     for i in range(n):
         if regression.products[stream, i, i] > 0.0:

@@ -8,14 +8,14 @@
 10
 """
 
-from penstock.testing.clock import Clock
 from penstock.testing.contract import check_policy
 from penstock.testing.join_checks import trajectory
+from penstock.testing.manual_clock import ManualClock
 from penstock.testing.sources import Feed, random_feed, random_requests, random_streams
 
 __all__ = [
-    "Clock",
     "Feed",
+    "ManualClock",
     "check_policy",
     "random_feed",
     "random_requests",

@@ -41,7 +41,7 @@ def bucket_numbers(numbers: np.ndarray, terms: Terms, buckets: int) -> np.ndarra
 def role_buckets(
     query: Query, variable: str, triples: Triples, mask: np.ndarray, terms: Terms, buckets: int
 ) -> np.ndarray:
-    """Per pattern and triple, the bucket to which it goes in that role; -1 where it has not the role."""
+    """Per pattern and triple, the bucket that receives it in that role; -1 if it does not have the role."""
     out = np.full((len(query.patterns), len(triples)), -1, np.int64)
     hashed: dict[int, np.ndarray] = {}
     for role, pattern in enumerate(query.patterns):

@@ -13,7 +13,9 @@ import math
 import numpy as np
 
 from penstock.compiler.jit import jit
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels.benefit import build_walk, center, last_step, surface, walk_directly
+from penstock.models.kernels.normal import cell
+from penstock.models.kernels.outlook import (
     ALPHA,
     AUTO,
     EXPONENTIAL,
@@ -35,13 +37,7 @@ from penstock.models.kernels.benefit import (
     WIDTH,
     A,
     B,
-    build_walk,
-    center,
-    last_step,
-    surface,
-    walk_directly,
 )
-from penstock.models.kernels.normal import cell
 from penstock.models.kernels.season import distance_from_mean, fill_far, near_sum
 
 MOST_POINTS = 49  # a side, of the surface of an AR(1) that is learnt on the way
@@ -248,7 +244,7 @@ def first_directly(outlook, at, time, last):
 
 @jit
 def first_benefit(outlook, at, time, last):
-    """H of an entry whose value is `at`, from what was computed beforehand as far as that goes."""
+    """H of an entry whose value is `at`, from the tables computed beforehand as far as they reach."""
     kind, ints = outlook.kind[0], outlook.ints[0]
     if kind == KNOWN:
         return _next_known(outlook, at, time)

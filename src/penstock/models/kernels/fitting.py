@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from penstock.compiler.jit import jit
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels.outlook import (
     AUTO,
     FOUND,
     LEVEL,

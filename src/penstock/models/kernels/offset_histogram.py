@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.compiler.jit import jit
-from penstock.models.kernels.benefit import LOW, TREND, WIDTH, center
+from penstock.models.kernels.benefit import center
+from penstock.models.kernels.outlook import LOW, TREND, WIDTH
 
 # Columns of a bucket.
 EDGE = 0  # the smallest offset that belongs to it

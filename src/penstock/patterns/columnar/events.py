@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.patterns.columnar.search_kernel import latest_chain, window_ends
+from penstock.patterns.columnar.chain_kernel import latest_chain
 from penstock.patterns.compile.analysis import Analysis, Predicate
 from penstock.patterns.compile.forms import Form, alone_form
 from penstock.patterns.compile.values import Codes, local_mask
+from penstock.structures.window_ends import window_ends
 
 
 class Shared:
@@ -23,7 +24,7 @@ class Shared:
         self.taken = 0  # things that another pattern had made
 
     def get(self, name: Any, make: Callable[[], Any]) -> Any:
-        """What goes by a name, made now if it is not there."""
+        """The value with this name; it is computed when it is first needed."""
         if name not in self.made:
             self.made[name] = self.member, make()
         owner, thing = self.made[name]

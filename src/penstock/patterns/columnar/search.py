@@ -197,7 +197,7 @@ ONE_EVENT = 4_096
 
 
 def first_matches(searches: Searches, wanted: int) -> np.ndarray:
-    """The first so many matches in the order of the result; the search goes no further than these."""
+    """The first so many matches in the order of the result; the search ends with the last of them."""
     every = [(each, lead) for each in searches.promising() for lead in searches.leads(each)]
     found, last_from, last_to, torn = [], searches.limits.last_from, len(searches.given), False
     for alternative, lead in every:

@@ -34,9 +34,7 @@ class Program(NamedTuple):
     order: np.ndarray  # slots in the order of filling, block by block
     order_at: np.ndarray
     span: np.ndarray  # per slot: first and last of its candidates
-    key: (
-        np.ndarray
-    )  # per slot: where its groups begin (or -1), the slot and the attribute that give the value
+    key: np.ndarray  # per slot: where its groups begin (or -1); the slot and attribute of the value
     after: np.ndarray  # per slot: the slots filled before that it must come after
     after_at: np.ndarray
     before: np.ndarray
@@ -45,9 +43,7 @@ class Program(NamedTuple):
     other_at: np.ndarray
     tests: np.ndarray  # per slot: attribute, comparison, other slot, its attribute
     tests_at: np.ndarray
-    guards: (
-        np.ndarray
-    )  # per block: slot, attribute, comparison, other slot, its attribute; all filled outside
+    guards: np.ndarray  # per block: as `tests`, of slots that are all filled outside
     guards_at: np.ndarray
     absent: np.ndarray  # per slot: the blocks that may have no hit once it is filled
     absent_at: np.ndarray
@@ -348,88 +344,3 @@ def find(events, program, work, lead_from, lead_to, room, enough, most):
         if work.found[0] >= enough:
             work.found[2] = position
             return
-
-
-@jit
-def count_keyed(first_in, fills, key_order, key_starts, slots, count_from):
-    """Sequences of one event per slot, in order and of one key, that end at or after a position.
-
-    `key_order` has the positions group by group. `counts[i, j]` are the sequences of slots i to j within the
-    window. An event at its right end prolongs what ends before it; one that leaves on the left takes along
-    what begins with it. That is all: no match is built, and an event costs the square of the number of slots,
-    however many match.
-    """
-    total = 0
-    counts = np.zeros((slots, slots), np.int64)
-    for group in range(len(key_starts) - 1):
-        begin, end = key_starts[group], key_starts[group + 1]
-        counts[:] = 0
-        head = begin
-        for at in range(begin, end):
-            right = key_order[at]
-            while head < at and key_order[head] < first_in[right]:
-                gone = fills[key_order[head]]
-                for i in range(slots - 1, -1, -1):
-                    if gone >> i & 1:
-                        for j in range(slots - 1, i, -1):
-                            counts[i, j] -= counts[i + 1, j]
-                        counts[i, i] -= 1
-                head += 1
-            came = fills[right]
-            for j in range(slots - 1, -1, -1):
-                if came >> j & 1:
-                    if j == slots - 1 and right >= count_from:
-                        total += 1 if j == 0 else counts[0, j - 1]
-                    for i in range(j):
-                        counts[i, j] += counts[i, j - 1]
-                    counts[j, j] += 1
-    return total
-
-
-@jit
-def latest_chain(fills, slots):
-    """Per position the latest start of a sequence of the slots that ends at or before it, -1 if none."""
-    best = np.full(slots, -1, np.int64)
-    latest = np.empty(len(fills), np.int64)
-    now = -1
-    for position in range(len(fills)):
-        fill = fills[position]
-        for j in range(slots - 1, -1, -1):
-            if fill >> j & 1:
-                start = position if j == 0 else best[j - 1]
-                if start > best[j]:
-                    best[j] = start
-                if j == slots - 1 and start > now:
-                    now = start
-        latest[position] = now
-    return latest
-
-
-@jit
-def window_ends(axis, width):
-    """Per position the first position within the window before it, and the last within that after it."""
-    size = len(axis)
-    first, last = np.empty(size, np.int64), np.empty(size, np.int64)
-    at = 0
-    for position in range(size):
-        while axis[position] - axis[at] > width:
-            at += 1
-        first[position] = at
-    at = size - 1
-    for position in range(size - 1, -1, -1):
-        while axis[at] - axis[position] > width:
-            at -= 1
-        last[position] = at
-    return first, last
-
-
-@jit
-def partition_window_ends(axis, starts, width):
-    """The same where partitions stand one after the other: a window does not reach out of its own."""
-    first, last = np.empty(len(axis), np.int64), np.empty(len(axis), np.int64)
-    for part in range(len(starts) - 1):
-        begin, end = starts[part], starts[part + 1]
-        mine, theirs = window_ends(axis[begin:end], width)
-        first[begin:end] = mine + begin
-        last[begin:end] = theirs + begin
-    return first, last

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from penstock.patterns.batch import EventBatch, Member, type_names, width_of
+from penstock.patterns.columnar.chain_kernel import count_keyed
 from penstock.patterns.columnar.event_buffer import EventBuffer
 from penstock.patterns.columnar.events import Input, Shared, filtered, input_of
 from penstock.patterns.columnar.search import EventMarks, Limits, Searches, first_matches, in_result_order
-from penstock.patterns.columnar.search_kernel import count_keyed
 from penstock.patterns.compile.alternatives import (
     Alternative,
     alternatives,

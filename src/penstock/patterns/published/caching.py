@@ -164,7 +164,7 @@ class Caching(Iterative):
         return found
 
     def bound(self, node: Node, results: list[Result]) -> Iterator[Ends]:
-        """Bind each of the kept results that goes with what is bound around it."""
+        """Bind each of the cached results that fits what is bound around it."""
         part, env, used = self.parts[id(node)], self.env, self.used
         slots, ors, crossing = part.slots, part.ors, part.crossing
         for result in results:

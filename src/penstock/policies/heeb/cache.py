@@ -32,7 +32,20 @@ from penstock.engine.cache_loop import (
 from penstock.engine.request_shares import SEEN, Shares, count, new_shares, note, recount, set_share, share_of
 from penstock.errors import PolicyOptionError
 from penstock.models import AR1, Model, RandomWalk, Seasonal, Sequence, Stationary, Survival
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels.benefit import locate
+from penstock.models.kernels.first_reference import MOST_POINTS, build_first, first_benefit, first_directly
+from penstock.models.kernels.fitting import SMALLEST, fit, follow_level
+from penstock.models.kernels.offset_histogram import (
+    COLUMNS,
+    adapt,
+    fade,
+    mean_inverse,
+    observe_lifetime,
+    observe_new_offset,
+    offset_of,
+    start_again,
+)
+from penstock.models.kernels.outlook import (
     AUTO,
     FOUND,
     FROM,
@@ -49,22 +62,9 @@ from penstock.models.kernels.benefit import (
     B,
     Outlook,
     fill_noise,
-    locate,
     new_outlook,
     set_exponential,
     sum_weights,
-)
-from penstock.models.kernels.first_reference import MOST_POINTS, build_first, first_benefit, first_directly
-from penstock.models.kernels.fitting import SMALLEST, fit, follow_level
-from penstock.models.kernels.offset_histogram import (
-    COLUMNS,
-    adapt,
-    fade,
-    mean_inverse,
-    observe_lifetime,
-    observe_new_offset,
-    offset_of,
-    start_again,
 )
 from penstock.models.survival import LEFT_OUT, AnySurvival
 from penstock.policies.base import CacheSetting

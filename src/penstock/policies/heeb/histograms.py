@@ -9,8 +9,8 @@ import numpy as np
 
 from penstock.engine.store import Store
 from penstock.errors import PolicyOptionError, hint
-from penstock.models.kernels.benefit import FOUND, NONE, TREND, WALK
 from penstock.models.kernels.offset_histogram import COLUMNS, SEEN
+from penstock.models.kernels.outlook import FOUND, NONE, TREND, WALK
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.heeb.cache import HeebCache, new_heeb_cache
 from penstock.policies.heeb.join import Heeb

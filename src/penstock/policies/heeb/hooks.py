@@ -27,7 +27,18 @@ from penstock.engine.store import (
     WINDOW,
     lifetime,
 )
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels.benefit import added_up, build, center, chance, last_step, locate, looked_up
+from penstock.models.kernels.fitting import fit, fit_is_due
+from penstock.models.kernels.offset_histogram import (
+    adapt,
+    fade,
+    mean_inverse,
+    observe_lifetime,
+    observe_new_offset,
+    offset_of,
+    start_again,
+)
+from penstock.models.kernels.outlook import (
     ALPHA,
     EXPONENTIAL,
     KNOWN,
@@ -41,24 +52,7 @@ from penstock.models.kernels.benefit import (
     WHOLE,
     WIDTH,
     A,
-    added_up,
-    build,
-    center,
-    chance,
-    last_step,
-    locate,
-    looked_up,
     set_exponential,
-)
-from penstock.models.kernels.fitting import fit, fit_is_due
-from penstock.models.kernels.offset_histogram import (
-    adapt,
-    fade,
-    mean_inverse,
-    observe_lifetime,
-    observe_new_offset,
-    offset_of,
-    start_again,
 )
 from penstock.policies.heeb.state import (
     ALL,

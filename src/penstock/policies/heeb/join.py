@@ -32,17 +32,11 @@ from penstock.models import (
     alpha_for,
     survival_of,
 )
-from penstock.models.kernels.benefit import (
-    REACH,
-    Outlook,
-    build,
-    new_outlook,
-    set_exponential,
-    sum_weights,
-)
+from penstock.models.kernels.benefit import build
 from penstock.models.kernels.offset_histogram import (
     COLUMNS,
 )
+from penstock.models.kernels.outlook import REACH, Outlook, new_outlook, set_exponential, sum_weights
 from penstock.models.survival import KINDS, LEFT_OUT
 from penstock.policies.base import CacheSetting, Policy, Setting, is_number
 from penstock.policies.heeb import hooks  # noqa: F401 (registers what is done)

@@ -18,7 +18,8 @@ from penstock.models import (
     Sequence,
     Stationary,
 )
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels.benefit import trend_width, walk_width
+from penstock.models.kernels.outlook import (
     AUTO,
     KNOWN,
     LOW,
@@ -36,8 +37,6 @@ from penstock.models.kernels.benefit import (
     A,
     B,
     Outlook,
-    trend_width,
-    walk_width,
 )
 from penstock.policies.base import Setting
 

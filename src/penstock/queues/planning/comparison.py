@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.errors import PenstockError
 from penstock.extras import require
-from penstock.queues.planning import decisions
+from penstock.queues.planning import simulation_kernel
 from penstock.queues.planning.costs import Cost, UnitCost
 from penstock.queues.planning.offline import least_accesses, optimum
 from penstock.queues.planning.planners import PAGING, planner
@@ -85,11 +85,9 @@ def _course(name: str, memory: int, arrivals: np.ndarray, order: Any) -> np.ndar
         return None
     sized = spec.sized(memory, arrivals.shape[1])
     course = np.zeros(len(arrivals), np.int64)
-    counts = np.zeros(decisions.COUNTS, np.int64)
+    counts = np.zeros(simulation_kernel.COUNTS, np.int64)
     wanted = order_of(order, arrivals.shape[1])
-    decisions.simulate(
-        sized.kind, sized.memory, sized.share, sized.block, sized.split, arrivals, wanted, counts, course
-    )
+    simulation_kernel.simulate(sized, arrivals, wanted, counts, course)
     return course
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError, PolicyOptionError, UnknownPolicyError, hint
 from penstock.queues.planning import decisions
+from penstock.queues.planning.decisions import SizedPlanner
 
 PAGING = -1  # LRU paging has no decisions in common with the others
 
@@ -30,7 +31,7 @@ class Planner:
     split: bool = False  # every queue has its own part of the memory
     stores: bool = True  # a queue of real items can run it
 
-    def sized(self, memory: int, queues: int = 1) -> Sized:
+    def sized(self, memory: int, queues: int = 1) -> SizedPlanner:
         """Return the algorithm for a memory and a number of queues.
 
         >>> from penstock.queues import planner
@@ -61,19 +62,7 @@ class Planner:
         largest = share if kind != decisions.HALF and kind != decisions.HALF_LATE else room // 2
         if kind == decisions.GREEDY:
             largest = room // (2 * queues)
-        return Sized(kind, room, share, block, self.split, largest)
-
-
-@dataclass(frozen=True)
-class Sized:
-    """A planner with its memory, as the kernels take it. `largest` is the largest item that may enter."""
-
-    kind: int
-    memory: int
-    share: int
-    block: int
-    split: bool
-    largest: int
+        return SizedPlanner(kind, room, share, block, self.split, largest)
 
 
 _ALL = (

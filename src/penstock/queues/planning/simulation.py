@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import PenstockError
-from penstock.queues.planning import decisions
+from penstock.queues.planning import paging_kernel, simulation_kernel
 from penstock.queues.planning.costs import Cost, UnitCost
 from penstock.queues.planning.planners import PAGING, Planner, planner
 
-ROUND_ROBIN = -1
 NOBODY = -2
 
 
@@ -114,32 +113,22 @@ def simulate(
         raise PenstockError(f"memory is a whole number of tuples; {memory!r} was given.")
     spec = planner(policy)
     order = order_of(consume, queues)
-    counts = np.zeros(decisions.COUNTS, np.int64)
+    counts = np.zeros(simulation_kernel.COUNTS, np.int64)
     sized = spec.sized(int(memory), queues)
     if spec.kind == PAGING:
         page = min(spec.block or sized.share, int(memory) // 2)
-        decisions.simulate_paging(int(memory), page, counted, order, counts)
+        paging_kernel.simulate_paging(int(memory), page, counted, order, counts)
     else:
-        decisions.simulate(
-            sized.kind,
-            sized.memory,
-            sized.share,
-            sized.block,
-            sized.split,
-            counted,
-            order,
-            counts,
-            np.zeros(0, np.int64),
-        )
+        simulation_kernel.simulate(sized, counted, order, counts, np.zeros(0, np.int64))
     return Simulation(
         planner=spec.name,
         memory=int(memory),
         queues=queues,
-        ticks=int(counts[decisions.TICKS]),
-        reads=int(counts[decisions.READS]),
-        writes=int(counts[decisions.WRITES]),
-        read=int(counts[decisions.READ]),
-        written=int(counts[decisions.WRITTEN]),
-        rewritten=int(counts[decisions.REWRITTEN]),
-        peak=int(counts[decisions.PEAK]),
+        ticks=int(counts[simulation_kernel.TICKS]),
+        reads=int(counts[simulation_kernel.READS]),
+        writes=int(counts[simulation_kernel.WRITES]),
+        read=int(counts[simulation_kernel.READ]),
+        written=int(counts[simulation_kernel.WRITTEN]),
+        rewritten=int(counts[simulation_kernel.REWRITTEN]),
+        peak=int(counts[simulation_kernel.PEAK]),
     )

@@ -60,18 +60,18 @@ class Disk:
 
     def replace(self, path: Path, content: bytes) -> None:
         """Give a file another content: all of it or none, for good."""
-        beside = path.with_name(path.name + ".new")
-        beside.unlink(missing_ok=True)
-        file = self.create(beside)
+        fresh = path.with_name(path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        file = self.create(fresh)
         try:
-            self.append(file, beside, [content])
-            self.sync(file, beside)
+            self.append(file, fresh, [content])
+            self.sync(file, fresh)
         except OSError:
-            beside.unlink(missing_ok=True)  # a full disk needs the space
+            fresh.unlink(missing_ok=True)  # a full disk needs the space
             raise
         finally:
             self.close(file)
-        self.rename(beside, path)
+        self.rename(fresh, path)
         self.sync_folder(path.parent)
 
     def rename(self, old: Path, new: Path) -> None:

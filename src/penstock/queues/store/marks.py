@@ -100,13 +100,13 @@ class QueueMarks:
         file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file, 0, self.size)  # a full disk is told of here, not by a signal later
+                os.posix_fallocate(file, 0, self.size)  # a full disk raises an error here, not a signal later
             self._map = mmap.mmap(file, self.size)
         finally:
             os.close(file)
         self.words, self._check = memoryview(self._map).cast("Q"), CHECK
         self.words[1] = 0
-        # On disk before any number changes: or a loss of power might leave "closed" beside other numbers.
+        # On disk before any number changes: a loss of power might leave "closed" with other numbers.
         self._map.flush()
 
     def _write_anew(self) -> None:

@@ -132,7 +132,7 @@ class Segments:
         self.files[chunk.segment].live += 1
 
     def free(self, chunk: Chunk) -> None:
-        """A chunk is needed no longer; the file goes with its last one."""
+        """Give up a chunk that is no longer needed; with its last chunk the file is deleted."""
         segment = self.files[chunk.segment]
         segment.live -= 1
         if segment.live == 0:

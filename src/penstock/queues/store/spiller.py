@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from penstock.queues.planning import decisions
-from penstock.queues.planning.planners import Sized
+from penstock.queues.planning.decisions import SizedPlanner
 from penstock.queues.store.chunks import Chunk, decode, encode
 from penstock.queues.store.lanes import Block, Lane
 
@@ -22,14 +22,14 @@ _on_demand = getattr(decisions.on_demand, "py_func", decisions.on_demand)
 class Spiller:
     """Moves items of queues that share one memory to disk and back; its caller holds the lock."""
 
-    def __init__(self, plan: Sized, longest: int, lanes: list[Lane], durable: bool) -> None:
+    def __init__(self, plan: SizedPlanner, longest: int, lanes: list[Lane], durable: bool) -> None:
         self.plan, self.lanes, self.durable = plan, lanes, durable
         # Chunks are at most this long, so that one always fits where a planner reads.
         grain = min(longest, plan.largest)
         self.grain = min(grain, plan.block) if plan.kind == decisions.GREEDY else grain
-        self.keep = _protected(plan.kind, plan.memory, plan.share, plan.block)
-        self.unit = _reading(plan.kind, plan.memory, plan.share, plan.block)
-        self.eager = not _on_demand(plan.kind)
+        self.keep = _protected(plan)
+        self.unit = _reading(plan)
+        self.eager = not _on_demand(plan)
 
     def whole(self) -> int:
         """How much memory all queues take."""
@@ -44,12 +44,8 @@ class Spiller:
     def wanted(self, lane: Lane, size: int, reads: bool) -> tuple[int, Lane]:
         """What the planner writes before so much enters: how much, and of which queue."""
         fullest = max(self.lanes, key=lambda each: each.memory) if len(self.lanes) > 1 else lane
-        plan = self.plan
         amount, of_fullest = _before(
-            plan.kind,
-            plan.memory,
-            plan.share,
-            plan.block,
+            self.plan,
             size,
             reads,
             lane.head(),

@@ -81,14 +81,14 @@ def _whole(name: str, text: str | None) -> int | None:
 
 
 @dataclass
-class Rows(InputPartition):
+class RowRange(InputPartition):
     """A range of rows for one task."""
 
     first: int
     after: int
 
 
-def ranges(first: int, after: int, partitions: int) -> list[Rows]:
+def ranges(first: int, after: int, partitions: int) -> list[RowRange]:
     """Divide a range into about equal parts, or fewer if they would be small.
 
     >>> from penstock.spark.api.queue_source import ranges
@@ -97,7 +97,7 @@ def ranges(first: int, after: int, partitions: int) -> list[Rows]:
     """
     parts = max(1, min(partitions, (after - first) // FEW))
     edges = [first + (after - first) * part // parts for part in range(parts + 1)]
-    return [Rows(a, b) for a, b in pairwise(edges) if b > a]
+    return [RowRange(a, b) for a, b in pairwise(edges) if b > a]
 
 
 class _Reading:
@@ -108,7 +108,7 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the rows of a range as record batches."""
-        assert isinstance(partition, Rows)
+        assert isinstance(partition, RowRange)
         with self.options.connect() as client:
             yield from client.read(self.options.queue, partition.first, partition.after)
 

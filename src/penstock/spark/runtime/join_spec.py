@@ -201,10 +201,6 @@ class JoinSpec(StreamsSpec):
             "emit": self.emit,
         } | fixed_types(SIDES, self.column_types, self.key_types)
 
-    def with_join(self, **changes: Any) -> JoinSpec:
-        """The same with other parameters of the join."""
-        return dataclasses.replace(self, join=dataclasses.replace(self.join, **changes))
-
 
 def _shares_of(rates: tuple[float, float], buckets: int) -> tuple[float, float]:
     """The rates that one bucket sees."""

@@ -48,7 +48,6 @@ class Partitions:
         self.sizes: dict[Hashable, int] = {}  # by key: events so far, in a window of events
         self.progress: Any = None  # how far time has come
         self.passed = 0  # events before this number have left their window
-        self.searched = 0  # events that batches took from the store, in all
         self.attributes = spec.pattern.analysis.attributes
         items = spec.pattern.returns
         whole = not items or any(not isinstance(item.what, Attr) for item in items)
@@ -130,7 +129,6 @@ class Partitions:
         parts = np.concatenate([np.repeat(np.arange(len(keys)), sizes), parts])
         order = np.argsort(parts, kind="stable")
         numbers, parts = numbers[order], parts[order]
-        self.searched += len(numbers)
         rows = self.store.take(numbers, [AXIS, TYPE, *self._columns()])
         events = PartitionedEvents(
             starts=np.searchsorted(parts, np.arange(len(keys) + 1)),

@@ -1,10 +1,10 @@
 """Check that the arrays of a snapshot are safe for kernels, which check nothing.
 
-A checksum tells of accidents on the way. It does not tell of arrays that were wrong before they were sealed,
-and an index out of range ends the process. So a restored state is looked at as a whole: every array has the
+A checksum detects accidents on the way. It does not detect arrays that were wrong before they were sealed,
+and an index out of range ends the process. So a restored state is checked as a whole: every array has the
 type and shape that a fresh one has, every index is in range, lists end, the accounts agree, and nothing is
-so far off that a loop would go on for ever. What is no index (a credit, a time) cannot be told from a right
-one. All arrays are looked at as a whole, in time that grows with their size.
+so far off that a loop would go on for ever. What is no index (a credit, a time) cannot be distinguished
+from a right one. All arrays are checked whole, in time that grows with their size.
 """
 
 from penstock.snapshots.array_checks import (

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.store import ENTRY, PLACE, STREAM, USE, Store
-from penstock.models.kernels import benefit
-from penstock.models.kernels.benefit import (
+from penstock.models.kernels import outlook as models
+from penstock.models.kernels.offset_histogram import EDGE
+from penstock.models.kernels.outlook import (
     FOUND,
     GRID,
     KNOWN,
@@ -29,7 +30,6 @@ from penstock.models.kernels.benefit import (
     WHOLE,
     Outlook,
 )
-from penstock.models.kernels.offset_histogram import EDGE
 from penstock.policies.heeb import cache as heeb_cache
 from penstock.policies.heeb import state as heeb_state
 from penstock.policies.heeb.cache import HeebCache
@@ -54,7 +54,7 @@ def _check_outlook(outlook: Outlook, around: Any, fresh: Outlook) -> None:
     sound(np.isfinite(outlook.par).all() and (outlook.par[:, STEP] >= 0.0).all(), "a model is not a number")
     check_within(outlook.ints, -FAR, FAR, "a number of a model")
     for kind, ints in zip(outlook.kind.tolist(), outlook.ints, strict=True):
-        width, reach, places = int(ints[benefit.WIDTH]), int(ints[REACH]), int(ints[PLACES])
+        width, reach, places = int(ints[models.WIDTH]), int(ints[REACH]), int(ints[PLACES])
         table, deep, grid = int(ints[TABLE_WIDTH]), int(ints[ROWS_DEEP]), int(ints[GRID])
         sound(0 <= width <= outlook.noise.shape[1], "the noise of a model is out of range")
         sound(kind != SEASON or width > 0, "a season has no period")
@@ -74,8 +74,8 @@ def _check_outlook(outlook: Outlook, around: Any, fresh: Outlook) -> None:
 
 def _check_given(mine: Outlook, fresh: Outlook, r: int) -> None:
     """Whether a model that is given, and not learnt, is the same."""
-    fixed = np.setdiff1d(np.arange(benefit.INTS), CHANGING)
-    same = np.setdiff1d(np.arange(benefit.NUMBERS), [benefit.ALPHA])
+    fixed = np.setdiff1d(np.arange(models.INTS), CHANGING)
+    same = np.setdiff1d(np.arange(models.NUMBERS), [models.ALPHA])
     check_same(mine.kind[r], fresh.kind[r], "a model")
     check_same(mine.ints[r, fixed], fresh.ints[r, fixed], "a model")
     check_same(mine.par[r, same], fresh.par[r, same], "a model")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-class Clock:
+class ManualClock:
     """A clock that stands still until it is set or moved on; `LookupCache` takes it as `clock=`.
 
     >>> import penstock as ps
-    >>> from penstock.testing import Clock
-    >>> clock = Clock()
+    >>> from penstock.testing import ManualClock
+    >>> clock = ManualClock()
     >>> fetch = lambda keys: [{"fetched": clock.now} for _ in keys]
     >>> cache = ps.LookupCache(fetch, key="k", budget=9, ttl="10 seconds", clock=clock).start()
     >>> cache.process({"k": [1]}, on="k")["fetched"].to_pylist()
