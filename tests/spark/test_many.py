@@ -435,3 +435,28 @@ def test_figures_of_many_streams_add_up() -> None:
     assert (totals["evicted_a"], totals["evicted_c d"]) == (4, 0)
     assert running.streams == ("a", "b", "c d")
     assert totals["evicted_per_bucket"] == {0: 6}
+
+
+def test_the_monitor_estimates_the_recall_of_many_streams(spark: Any, stream_of: Any, tmp_path: Path) -> None:
+    """In a fifth of the memory, late rows and rows behind a watermark included."""
+    rng = np.random.default_rng(4)
+    starts = {name: [0, 60, 120] for name in NAMES}
+    folders = {
+        name: write_files(tmp_path / name, files) for name, files in streams_of(rng, starts, 150, 70).items()
+    }
+    settings: dict[str, Any] = {"on": ["k", "name"], "time": "ts", "within": "40 seconds", "buckets": 2}
+    exact = native({name: spark.read.parquet(str(folder)) for name, folder in folders.items()}, 40).count()
+    assert exact > 100
+    for marked in (False, True):
+        streams = {name: stream_of(folder) for name, folder in folders.items()}
+        if marked:
+            streams = {name: stream.withWatermark("ts", "5 seconds") for name, stream in streams.items()}
+        joined = bounded_join_many(streams, budget="120 tuples", policy="lru", **settings)
+        with PipelineMonitor(spark, console=False) as monitor:
+            query = joined.writeStream.format("noop").trigger(availableNow=True).start()
+            query.awaitTermination()
+        totals = monitor.totals
+        truth = totals["results"] / exact
+        assert truth < 0.9
+        assert totals["recall"] is None or totals["recall_at_most"] or abs(totals["recall"] - truth) <= 0.05
+        print(marked, truth, totals["recall"], totals["recall_at_most"], totals["unestimated"])
