@@ -22,6 +22,7 @@ import numpy as np
 
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
+from penstock.engine.loss_sketch import GUESSED, MISSED, UNESTIMATED
 from penstock.engine.many_index import Scheme
 from penstock.engine.store import HIGH_KEY, KEY, META, add_key, drop_key, find_key, power_of_two
 
@@ -51,10 +52,7 @@ KEPT = 3  # how long nodes are kept beyond what arrivals in time need
 GROWN = 4  # when the share was doubled; it counts from a window later
 LEVELS = 5
 
-# In `missed`.
-MISSED = 0
-GUESSED = 1  # what arrivals that came too late would have found if their keys were as frequent as lately
-UNESTIMATED = 2  # such arrivals
+# In `missed`, beside MISSED, UNESTIMATED and GUESSED of a loss sketch.
 VARIANCE = 3  # of what is missed, by the choice of the keys
 
 PER_WINDOW = 32

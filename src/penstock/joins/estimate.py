@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.engine.loss_sketch import GUESSED, MISSED, UNESTIMATED
 
 MOST_UNESTIMATED = 0.1  # share of the arrivals; beyond it the bound may be far too high
 MOST_DOUBT = 0.05  # how far recall may be below what is shown, by a standard deviation
@@ -64,3 +69,52 @@ def estimate_recall(
         if doubt > 0 and value - results / (exact + doubt) > most:
             return RecallEstimate(None)
     return RecallEstimate(value, unestimated > 0)
+
+
+class EstimatesRecall:
+    """A state that estimates the results it missed: what all such states say of it."""
+
+    @property
+    def late(self) -> int:
+        """Number of arrivals behind their stream's progress."""
+        raise NotImplementedError
+
+    @property
+    def recall(self) -> RecallEstimate:
+        """Estimated share of the exact results that was found."""
+        raise NotImplementedError
+
+    @property
+    def losses(self) -> np.ndarray:
+        """The estimate so far, as `engine.loss_sketch` and `engine.result_sample` number it."""
+        raise NotImplementedError
+
+    @property
+    def missed(self) -> float:
+        """Estimated number of results that the exact join has in addition."""
+        return float(self.losses[MISSED])
+
+    @property
+    def unestimated(self) -> int:
+        """Number of arrivals that may have missed more than `missed` counts, because they came too late."""
+        return int(self.losses[UNESTIMATED])
+
+    @property
+    def guessed(self) -> float:
+        """A guess of what unestimated arrivals missed: as much as arrivals in time find with their keys."""
+        return float(self.losses[GUESSED])
+
+    @property
+    def variance(self) -> float:
+        """The variance of `missed` if it is estimated from a sample of the keys, else 0."""
+        return 0.0
+
+    @property
+    def estimated_recall(self) -> float | None:
+        """The value of `recall`: a share, or None if it is unknown."""
+        return self.recall.value
+
+    def doubts(self) -> dict[str, Any]:
+        """What is unknown of the recall because rows came too late."""
+        few = self.unestimated <= self.late
+        return {"unestimated": self.unestimated, "unknown": few and self.recall.value is None}

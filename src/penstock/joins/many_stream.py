@@ -16,9 +16,6 @@ from penstock.engine.many_join import ManyBatch, ManyOut, apportion
 from penstock.engine.many_join_late import ManyStream, advance_many
 from penstock.engine.pair_join_late import LATE
 from penstock.engine.result_sample import (
-    GUESSED,
-    MISSED,
-    UNESTIMATED,
     VARIANCE,
     ResultSample,
     continued,
@@ -29,7 +26,7 @@ from penstock.engine.store import ARRIVAL, ARRIVALS, KEY, ROW, STREAM, TIME
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import beginning, behind_of, check_times, fitting, progress_times
-from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
 from penstock.joins.late import LateWatch
 from penstock.joins.many import check_options, enough
 from penstock.joins.many_state import CHUNK, INTEGER, ManyConfig, ManyState
@@ -42,7 +39,7 @@ SAMPLE_LEAST = 1 << 18  # bytes, for the estimate
 SAMPLE_PER_TUPLE = 64
 
 
-class ManyStreamState(KeepsRows, ManyState):
+class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
     """A `ManyState` for streams that advance independently; `start_many` makes one.
 
     A combination joins if its largest and its smallest time are within the window, whichever arrived first. A
@@ -107,19 +104,9 @@ class ManyStreamState(KeepsRows, ManyState):
                 observe(self.sample, batch.stream[part], batch.key[part], batch.time[part], found[part])
 
     @property
-    def missed(self) -> float:
-        """Estimated number of results that the exact joins have in addition."""
-        return float(self.sample.missed[MISSED])
-
-    @property
-    def unestimated(self) -> int:
-        """Number of arrivals that may have missed more than `missed` counts, because they came too late."""
-        return int(self.sample.missed[UNESTIMATED])
-
-    @property
-    def guessed(self) -> float:
-        """Number of results that these arrivals would have if their keys were as frequent as lately."""
-        return float(self.sample.missed[GUESSED])
+    def losses(self) -> np.ndarray:
+        """The estimate so far."""
+        return self.sample.missed
 
     @property
     def variance(self) -> float:
@@ -145,18 +132,6 @@ class ManyStreamState(KeepsRows, ManyState):
             guessed=self.guessed,
             variance=self.variance,
         )
-
-    def doubts(self) -> dict[str, Any]:
-        """What is unknown of the recall because rows came too late."""
-        return {
-            "unestimated": self.unestimated,
-            "unknown": self.unestimated <= self.late and self.recall.value is None,
-        }
-
-    @property
-    def estimated_recall(self) -> float | None:
-        """The value of `recall`: a share, or None if it is unknown."""
-        return self.recall.value
 
     @property
     def late(self) -> int:

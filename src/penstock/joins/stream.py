@@ -10,9 +10,6 @@ import numpy as np
 from penstock.arrays import table_bytes
 from penstock.engine.join_loop import LOG_EVICTED, Batch, Out
 from penstock.engine.loss_sketch import (
-    GUESSED,
-    MISSED,
-    UNESTIMATED,
     Tally,
     completed,
     forget_all,
@@ -33,7 +30,7 @@ from penstock.engine.store import (
 )
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
-from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
 from penstock.joins.snapshot_checks import check_restored
@@ -43,7 +40,7 @@ from penstock.states import snapshot as snapshots
 from penstock.states.checks import check_flow, check_sketch, looked_over
 
 
-class StreamState(KeepsRows, JoinState):
+class StreamState(EstimatesRecall, KeepsRows, JoinState):
     """A `JoinState` for streams that advance independently; `WindowJoin.start(lateness=...)` makes one.
 
     A buffered tuple expires once the other stream's progress has passed its time plus its horizon. The
@@ -98,24 +95,9 @@ class StreamState(KeepsRows, JoinState):
         miss(self.store, self.flow, self.sketch, stream, key, time)
 
     @property
-    def missed(self) -> float:
-        """Estimated number of results that the exact join has in addition."""
-        return float(self.sketch.missed[MISSED])
-
-    @property
-    def unestimated(self) -> int:
-        """Number of arrivals that may have missed more than `missed` counts, because they came too late."""
-        return int(self.sketch.missed[UNESTIMATED])
-
-    @property
-    def guessed(self) -> float:
-        """A guess of what unestimated arrivals missed: as much as arrivals in time find with their keys."""
-        return float(self.sketch.missed[GUESSED])
-
-    @property
-    def variance(self) -> float:
-        """The variance of `missed` as far as it is known; 0, for a sketch has all keys."""
-        return 0.0
+    def losses(self) -> np.ndarray:
+        """The estimate so far."""
+        return self.sketch.missed
 
     @property
     def recall(self) -> RecallEstimate:
@@ -125,18 +107,6 @@ class StreamState(KeepsRows, JoinState):
         arrived = super().totals()["arrivals"]
         results = float(self.store.meta[RESULTS])
         return estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
-
-    def doubts(self) -> dict[str, Any]:
-        """What is unknown of the recall because rows came too late."""
-        return {
-            "unestimated": self.unestimated,
-            "unknown": self.unestimated <= self.late and self.recall.value is None,
-        }
-
-    @property
-    def estimated_recall(self) -> float | None:
-        """The value of `recall`: a share, or None if it is unknown."""
-        return self.recall.value
 
     @property
     def table_bytes(self) -> int:
