@@ -268,7 +268,8 @@ def test_a_monitor_tells_of_every_stream(spark: Any, stream_of: Any, tmp_path: P
     totals = monitor.totals
     assert monitor.streams == NAMES
     assert sum(totals[f"evicted_{name}"] for name in NAMES) == sum(totals["evicted_per_bucket"].values()) > 0
-    assert totals["recall"] is None
+    assert 0 < totals["recall"] < 1
+    assert totals["recall"] == pytest.approx(totals["results"] / (totals["results"] + totals["missed"]))
     console = Console(file=io.StringIO(), width=120)
     console.print(monitor)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -276,7 +277,7 @@ def test_a_monitor_tells_of_every_stream(spark: Any, stream_of: Any, tmp_path: P
     assert "memory seen / clicked / bought" in shown
     told = {family.name: family for family in Exporter(monitor).collect()}
     assert {sample.labels["stream"] for sample in told["penstock_evicted_rows"].samples} == set(NAMES)
-    assert "penstock_recall" not in told
+    assert [sample.value for sample in told["penstock_recall"].samples] == [totals["recall"]]
 
 
 def test_bad_calls_are_refused_before_any_work(spark: Any, stream_of: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.engine import result_sample as sampling
+from penstock.engine import window_counts as counting
 from penstock.engine.join_loop import Batch
 from penstock.engine.loss_sketch import Sketch
 from penstock.engine.many_index import (
@@ -82,17 +83,17 @@ def check_sample(sample: sampling.ResultSample, fresh: sampling.ResultSample) ->
     sound((sample.k64[used, KEY] >= 0).all() and len(used) == sample.meta[sampling.KEYS], "a key is lost")
     unused = np.setdiff1d(np.arange(1, high + 1), used)
     sound((sample.k64[unused, KEY] == -1).all(), "a key is free and in use")
-    last = int(sample.meta[sampling.HIGH_NODE])
+    last = int(sample.meta[counting.HIGH_NODE])
     sound(last < len(sample.nodes), "more nodes than there is room for")
-    parts = np.arange(sample.scheme.stream.shape[1]) * sampling.LIST_WIDTH + sampling.LISTS
-    places = sampling.FIRST, sampling.INSIDE, sampling.LAST
+    parts = np.arange(sample.scheme.stream.shape[1]) * counting.LIST_WIDTH + counting.LISTS
+    places = counting.FIRST, counting.INSIDE, counting.LAST
     ends = {at: sample.k32[used[:, None], parts + at] for at in places}
     for nodes in ends.values():
         check_within(nodes, 0, last, "a node")
-    heads = np.append(ends[sampling.FIRST].ravel(), sample.meta[sampling.FREE_NODE]).astype(np.int64)
-    links = sample.nodes[: last + 1, sampling.NEXT].astype(np.int64)
+    heads = np.append(ends[counting.FIRST].ravel(), sample.meta[counting.FREE_NODE]).astype(np.int64)
+    links = sample.nodes[: last + 1, counting.NEXT].astype(np.int64)
     check_lists(heads, links, np.arange(1, last + 1), "nodes")
-    sound(((ends[sampling.LAST] > 0) == (ends[sampling.FIRST] > 0)).all(), "a list of nodes has no end")
+    sound(((ends[counting.LAST] > 0) == (ends[counting.FIRST] > 0)).all(), "a list of nodes has no end")
 
 
 def check_open(batch: Any, empty: Batch, sized: bool) -> None:
