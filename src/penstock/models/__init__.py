@@ -7,7 +7,8 @@
 """
 
 from penstock.models.ar1 import AR1
-from penstock.models.base import Model, ModelError, Past
+from penstock.models.arguments import ModelError
+from penstock.models.base import Model, Past
 from penstock.models.benefit import benefit, benefit_elsewhere, benefit_later, benefit_table
 from penstock.models.choice import Candidate, candidates, select
 from penstock.models.ecb import (

@@ -10,20 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.extras import require
-from penstock.models.base import (
-    Floats,
-    History,
-    Model,
-    ModelError,
-    _log,
-    _number,
-    _series,
-    _steps,
-    _values,
-    _whole,
-    normal_cell,
-    past_of,
-)
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, log_probability, normal_cell, past_of
 
 
 @dataclass(frozen=True)
@@ -48,10 +37,10 @@ class AR1(Model):
     parameters: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        _number("phi", self.phi)
-        _number("const", self.const)
-        _number("sd", self.sd, above=0.0)
-        _number("step", self.step, above=0.0)
+        check.number("phi", self.phi)
+        check.number("const", self.const)
+        check.number("sd", self.sd, above=0.0)
+        check.number("step", self.step, above=0.0)
         if abs(self.phi) >= 1 or self.phi == 0:
             raise ModelError(
                 f"phi={self.phi!r} is not allowed; it is between -1 and 1 and not 0. Use RandomWalk for "
@@ -71,7 +60,7 @@ class AR1(Model):
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
         """Normal around the mean plus what remains of the last value's distance from it."""
         last = past_of(history).last
-        ahead, values = _steps(ahead).astype(np.float64), _values(values)
+        ahead, values = check.steps(ahead).astype(np.float64), check.values(values)
         kept = np.full(len(ahead), 0.0) if last is None else self.phi**ahead
         mean = self.mean + kept * ((last or 0.0) - self.mean) if last is not None else self.mean + kept
         sd = self.spread * np.sqrt(1.0 - kept**2)
@@ -85,7 +74,7 @@ class AR1(Model):
         [20, 20, 21, 21]
         """
         random = np.random.default_rng(seed)
-        noise = random.normal(0.0, self.sd, _whole("n", n, 0))
+        noise = random.normal(0.0, self.sd, check.whole("n", n, 0))
         found = np.empty(n)
         at = self.mean + (self.spread / self.sd) * noise[0] if n else 0.0
         for i in range(n):
@@ -106,7 +95,7 @@ class AR1(Model):
         require("statsmodels", "AR1.fit()")
         from statsmodels.tsa.ar_model import AutoReg
 
-        found = _series(series, 4)
+        found = check.series(series, 4)
         if np.ptp(found[:-1]) == 0:
             raise ModelError("The series is constant, so its changes cannot be learnt; use Stationary.")
         fitted = AutoReg(found, lags=1, trend="c").fit()
@@ -125,6 +114,6 @@ class AR1(Model):
         >>> round(AR1(0.5, 0, 1).log_likelihood([2, 1, 0]), 3)
         -2.035
         """
-        found = _series(series)
+        found = check.series(series)
         rest = found[1:] - self.phi * found[:-1] - self.const
-        return _log(normal_cell(rest / self.step, self.sd / self.step))
+        return log_probability(normal_cell(rest / self.step, self.sd / self.step))

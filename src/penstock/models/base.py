@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,14 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.errors import PenstockError
 from penstock.extras import require
-
-Floats = NDArray[np.float64]
-
-
-class ModelError(PenstockError):
-    """A model cannot work with these parameters, values or history."""
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ class Model:
         For independent values it is a product. Otherwise the last value determines what follows: a visit at
         t+d is a first visit at some t+k followed by a return in d-k steps, which is solved for the first.
         """
-        values, ahead = _values(values), _whole("ahead", ahead)
+        values, ahead = check.values(values), check.whole("ahead", ahead)
         steps = np.arange(1, ahead + 1)
         visits = self.pmf(values, steps, history)
         if self.independent:
@@ -102,47 +96,7 @@ class Model:
         raise ModelError(f"{type(self).__name__} has no log_likelihood().")
 
 
-def _values(values: ArrayLike) -> Floats:
-    found = np.atleast_1d(np.asarray(values, np.float64))
-    if found.ndim != 1:
-        raise ModelError(f"values is a sequence of numbers; an array of shape {found.shape} was given.")
-    return found
-
-
-def _steps(ahead: ArrayLike) -> NDArray[np.int64]:
-    found = np.atleast_1d(np.asarray(ahead))
-    if found.ndim != 1 or found.dtype.kind not in "iu" or (len(found) and found.min() < 1):
-        raise ModelError(f"ahead={ahead!r} is not allowed; it has whole numbers of steps from 1 up.")
-    return found.astype(np.int64)
-
-
-def _whole(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ModelError(f"{name}={value!r} is not allowed; it is a whole number from {least} up.")
-    return int(value)
-
-
-def _number(name: str, value: Any, above: float = -math.inf) -> float:
-    fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not fine or not math.isfinite(value) or value <= above:
-        limit = "a finite number" if above == -math.inf else f"a finite number above {above:g}"
-        raise ModelError(f"{name}={value!r} is not allowed; it is {limit}.")
-    return float(value)
-
-
-def _series(series: ArrayLike, least: int = 2) -> Floats:
-    try:
-        found = np.asarray(series, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"A series is a sequence of numbers; this one is not: {error}") from error
-    if found.ndim != 1 or len(found) < least or not np.isfinite(found).all():
-        raise ModelError(
-            f"A series has at least {least} finite numbers in a row; one of shape {found.shape} was given."
-        )
-    return found
-
-
-def _log(p: Floats) -> float:
+def log_probability(p: Floats) -> float:
     """Return the sum of logarithms; impossible values count as very improbable."""
     return float(np.log(np.maximum(p, 1e-300)).sum())
 

@@ -11,7 +11,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock.models.base import Floats, History, Model, ModelError, Past, _number, _values, past_of
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, Past, past_of
 from penstock.models.ecb import step_benefits
 from penstock.models.survival import AnySurvival, Survival, survival_of
 from penstock.models.trend import LinearTrend
@@ -55,7 +57,7 @@ def benefit(
             f"L={survival.kind!r} lets the benefit of a join grow without bound; use 'exp' or 'fixed', or "  # type: ignore[union-attr]
             "problem='caching'."
         )
-    values = _values(values)
+    values = check.values(values)
     exponential = isinstance(survival, Survival) and survival.kind == "exp"
     if problem == "caching" and not model.independent and exponential and window is None:
         return _first_of_returns(model, values, history, survival)
@@ -81,7 +83,7 @@ def benefit_later(
     >>> bool(abs(benefit_later(before, [0.75, 0.25], alpha=5) - before).max() < 1e-9)
     True
     """
-    growth = math.exp(1.0 / alpha) if _number("alpha", min(alpha, 1e300), above=0.0) else 1.0
+    growth = math.exp(1.0 / alpha) if check.number("alpha", min(alpha, 1e300), above=0.0) else 1.0
     p = np.asarray(probability, np.float64)
     later = growth * np.asarray(before, np.float64) - p
     if problem == "caching":

@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 
 from penstock.errors import hint
 from penstock.extras import require
+from penstock.models import arguments as check
 from penstock.models.ar1 import AR1
-from penstock.models.base import Model, ModelError, _log, _series
+from penstock.models.arguments import ModelError
+from penstock.models.base import Model, log_probability
 from penstock.models.stationary import Stationary
 from penstock.models.trend import LinearTrend
 from penstock.models.walk import RandomWalk
@@ -40,7 +42,7 @@ def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
     if criterion not in CRITERIA:
         raise ModelError(f"criterion={criterion!r} is not known{hint(criterion, CRITERIA)}")
     require("statsmodels", "The choice of a model")
-    found = _series(series, 8)
+    found = check.series(series, 8)
     scored = []
     for kind in (Stationary, LinearTrend, RandomWalk, AR1):
         try:
@@ -48,7 +50,7 @@ def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
         except ModelError:
             continue
         if isinstance(model, Stationary):
-            fitted, parameters = _log(model.pmf(found[1:], [1])[0]), len(model.values) - 1
+            fitted, parameters = log_probability(model.pmf(found[1:], [1])[0]), len(model.values) - 1
         elif isinstance(model, LinearTrend):
             shifted = LinearTrend(model.slope, model.intercept + model.slope, model.noise)
             fitted, parameters = shifted.log_likelihood(found[1:]), model.parameters

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.errors import hint
-from penstock.models.base import Floats, History, Model, ModelError, _whole
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model
 
 PROBLEMS = ("joining", "caching")
 
@@ -47,7 +49,7 @@ def step_benefits(
         raise ModelError(f"problem={problem!r} is not known{hint(problem, PROBLEMS)}")
     if problem == "caching":
         return model.first_reference(values, ahead, history)
-    return model.pmf(values, np.arange(1, _whole("ahead", ahead) + 1), history)
+    return model.pmf(values, np.arange(1, check.whole("ahead", ahead) + 1), history)
 
 
 def dominates(x: ArrayLike, y: ArrayLike, *, strongly: bool = False) -> bool:
@@ -108,7 +110,7 @@ def dominated_subset(ecbs: ArrayLike, most: int) -> list[int]:
     """
     columns = _columns(ecbs)
     order = np.argsort(columns.sum(axis=0), kind="stable")
-    most = min(_whole("most", most, 0), columns.shape[1])
+    most = min(check.whole("most", most, 0), columns.shape[1])
     for size in range(most, 0, -1):
         if is_dominated_subset(columns, order[:size].tolist()):
             return sorted(order[:size].tolist())

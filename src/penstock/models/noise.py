@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.extras import require
-from penstock.models.base import Floats, ModelError, _number, _whole, normal_cell
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import normal_cell
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Noise:
         [0, -1, -2, -2, 1]
         """
         random = np.random.default_rng(seed)
-        return random.choice(len(self.table), _whole("n", n, 0), p=self.table) + self.low
+        return random.choice(len(self.table), check.whole("n", n, 0), p=self.table) + self.low
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class BoundedNormal(Noise):
     bound: int
 
     def __post_init__(self) -> None:
-        _number("sd", self.sd, above=0.0)
-        _whole("bound", self.bound, 0)
+        check.number("sd", self.sd, above=0.0)
+        check.whole("bound", self.bound, 0)
         require("scipy", "BoundedNormal")
 
     @property
@@ -92,7 +94,7 @@ class BoundedUniform(Noise):
     bound: int
 
     def __post_init__(self) -> None:
-        _whole("bound", self.bound, 0)
+        check.whole("bound", self.bound, 0)
 
     @property
     def low(self) -> int:
@@ -118,7 +120,7 @@ class Pmf(Noise):
     first: int = 0
 
     def __post_init__(self) -> None:
-        _whole("first", self.first, -(2**62))
+        check.whole("first", self.first, -(2**62))
         object.__setattr__(self, "probabilities", probabilities_of(self.probabilities))
 
     @property

@@ -9,20 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.models.base import (
-    Floats,
-    History,
-    Model,
-    ModelError,
-    _log,
-    _number,
-    _series,
-    _steps,
-    _values,
-    _whole,
-    normal_cell,
-    past_of,
-)
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, log_probability, normal_cell, past_of
 
 
 @dataclass(frozen=True)
@@ -58,10 +47,10 @@ class Seasonal(Model):
     parameters: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "means", tuple(_series(self.means, 1).tolist()))
-        _number("phi", self.phi)
-        _number("sd", self.sd, above=0.0)
-        _number("step", self.step, above=0.0)
+        object.__setattr__(self, "means", tuple(check.series(self.means, 1).tolist()))
+        check.number("phi", self.phi)
+        check.number("sd", self.sd, above=0.0)
+        check.number("step", self.step, above=0.0)
         if abs(self.phi) >= 1 or self.phi == 0:
             raise ModelError(f"phi={self.phi!r} is not allowed; it is between -1 and 1 and not 0.")
 
@@ -77,7 +66,7 @@ class Seasonal(Model):
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
         """Normal around the mean of that time plus what remains of the last distance."""
-        past, steps, values = past_of(history), _steps(ahead), _values(values)
+        past, steps, values = past_of(history), check.steps(ahead), check.values(values)
         means = np.array(self.means)
         away = 0.0 if past.last is None else past.last - means[past.now % self.period]
         kept = np.zeros(len(steps)) if past.last is None else self.phi ** steps.astype(np.float64)
@@ -105,7 +94,7 @@ class Seasonal(Model):
 
         around = AR1(self.phi, 0.0, self.sd, step=self.step / 1024).sample(n, seed)
         found = np.rint(
-            (np.array(self.means)[np.arange(_whole("n", n, 0)) % self.period] + around) / self.step
+            (np.array(self.means)[np.arange(check.whole("n", n, 0)) % self.period] + around) / self.step
         )
         return found.astype(np.int64) if self.step == 1.0 else found * self.step
 
@@ -121,8 +110,8 @@ class Seasonal(Model):
         """
         if period is None:
             raise ModelError("A season needs its period: Seasonal.fit(series, period=365).")
-        period, waves = _whole("period", period, 2), _whole("waves", waves, 1)
-        found = _series(series, max(8, 2 * waves + 4))
+        period, waves = check.whole("period", period, 2), check.whole("waves", waves, 1)
+        found = check.series(series, max(8, 2 * waves + 4))
 
         def curve(time: NDArray[np.int64]) -> Floats:
             turns = 2.0 * np.pi * np.arange(1, waves + 1) * time[:, None] / period
@@ -144,6 +133,8 @@ class Seasonal(Model):
         >>> bool(Seasonal((0.0,), 0.5, 1).log_likelihood(series) == AR1(0.5, 0, 1).log_likelihood(series))
         True
         """
-        found = _series(series)
+        found = check.series(series)
         rest = found - np.array(self.means)[np.arange(len(found)) % self.period]
-        return _log(normal_cell((rest[1:] - self.phi * rest[:-1]) / self.step, self.sd / self.step))
+        return log_probability(
+            normal_cell((rest[1:] - self.phi * rest[:-1]) / self.step, self.sd / self.step)
+        )

@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.models.base import (
-    Floats,
-    History,
-    Model,
-    ModelError,
-    _series,
-    _steps,
-    _values,
-    _whole,
-    past_of,
-)
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, past_of
 
 
 @dataclass(frozen=True)
@@ -33,15 +25,15 @@ class Sequence(Model):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        found = _series(self.values, 1)
+        found = check.series(self.values, 1)
         object.__setattr__(self, "values", tuple(found.tolist()))
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
         """1 if the sequence has the value, else 0."""
-        at = past_of(history).now + _steps(ahead)
+        at = past_of(history).now + check.steps(ahead)
         known = np.append(np.array(self.values), np.nan)
         return np.asarray(
-            known[np.clip(at, 0, len(self.values))][:, None] == _values(values)[None, :], np.float64
+            known[np.clip(at, 0, len(self.values))][:, None] == check.values(values)[None, :], np.float64
         )
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
@@ -51,7 +43,7 @@ class Sequence(Model):
         >>> Sequence([3, 1, 4]).sample(2).tolist()
         [3.0, 1.0]
         """
-        if _whole("n", n, 0) > len(self.values):
+        if check.whole("n", n, 0) > len(self.values):
             raise ModelError(f"n={n} values were requested; the sequence has {len(self.values)}.")
         return np.array(self.values[:n])
 
@@ -63,7 +55,7 @@ class Sequence(Model):
         >>> Sequence.fit([2, 7])
         Sequence(values=(2.0, 7.0))
         """
-        return cls(tuple(_series(series, 1).tolist()))
+        return cls(tuple(check.series(series, 1).tolist()))
 
     def log_likelihood(self, series: ArrayLike) -> float:
         """0 for the sequence itself; any other is impossible.
@@ -72,6 +64,6 @@ class Sequence(Model):
         >>> Sequence([2, 7]).log_likelihood([2, 7])
         0.0
         """
-        found = _series(series, 1)
+        found = check.series(series, 1)
         same = len(found) <= len(self.values) and np.array_equal(found, self.values[: len(found)])
         return 0.0 if same else -np.inf

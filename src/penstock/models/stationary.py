@@ -9,18 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.models.base import (
-    Floats,
-    History,
-    Model,
-    ModelError,
-    _log,
-    _number,
-    _series,
-    _steps,
-    _values,
-    _whole,
-)
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, log_probability
 from penstock.models.noise import probabilities_of
 
 
@@ -55,7 +46,7 @@ class Stationary(Model):
         """The same at every time."""
         known = dict(zip(self.values, self.probabilities, strict=True))
         row = np.array([known.get(v, 0.0) for v in np.atleast_1d(np.asarray(values)).tolist()])
-        return np.tile(row, (len(_steps(ahead)), 1))
+        return np.tile(row, (len(check.steps(ahead)), 1))
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
         """Return n independent draws.
@@ -66,7 +57,7 @@ class Stationary(Model):
         """
         random = np.random.default_rng(seed)
         return np.asarray(self.values)[
-            random.choice(len(self.values), _whole("n", n, 0), p=self.probabilities)
+            random.choice(len(self.values), check.whole("n", n, 0), p=self.probabilities)
         ]
 
     @classmethod
@@ -91,7 +82,7 @@ class Stationary(Model):
         >>> round(Stationary([1, 2], [0.5, 0.5]).log_likelihood([1, 2]), 3)
         -1.386
         """
-        return _log(self.pmf(np.asarray(series), [1])[0])
+        return log_probability(self.pmf(np.asarray(series), [1])[0])
 
 
 @dataclass(frozen=True)
@@ -111,10 +102,10 @@ class Empirical(Stationary):
         >>> Empirical.fit([3, 3, 4, 4])
         Empirical(values=(3, 4), probabilities=(0.5, 0.5))
         """
-        found = _series(series, 1)
+        found = check.series(series, 1)
         age = np.arange(len(found) - 1, -1, -1)
-        weight = np.ones(len(found)) if memory is None else np.exp(-age / _number("memory", memory, 0.0))
+        weight = np.ones(len(found)) if memory is None else np.exp(-age / check.number("memory", memory, 0.0))
         values, code = np.unique(found, return_inverse=True)
         share = np.bincount(code, weights=weight)
-        plain = [int(v) if v == int(v) else v for v in _values(values).tolist()]
+        plain = [int(v) if v == int(v) else v for v in check.values(values).tolist()]
         return cls(tuple(plain), tuple(share / share.sum()))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import hint
-from penstock.models.base import Floats, ModelError, _number, _whole
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
 
 KINDS = ("fixed", "inf", "inv", "exp")
 LEFT_OUT = 1e-12  # smaller weights are ignored
@@ -37,9 +38,9 @@ class Survival:
         if self.kind not in KINDS:
             raise ModelError(f"L={self.kind!r} is not known{hint(self.kind, KINDS)}")
         if self.kind == "exp":
-            _number("alpha", self.alpha, above=0.0)
+            check.number("alpha", self.alpha, above=0.0)
         if self.kind == "fixed":
-            _whole("steps", self.steps)
+            check.whole("steps", self.steps)
 
     @property
     def converges(self) -> bool:
@@ -175,4 +176,4 @@ def alpha_for(lifetime: float) -> float:
     >>> round(alpha_for(12.5), 3)
     11.993
     """
-    return -1.0 / math.log(1.0 - 1.0 / _number("lifetime", lifetime, above=1.0))
+    return -1.0 / math.log(1.0 - 1.0 / check.number("lifetime", lifetime, above=1.0))

@@ -10,19 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.extras import require
-from penstock.models.base import (
-    Floats,
-    History,
-    Model,
-    ModelError,
-    _log,
-    _number,
-    _series,
-    _steps,
-    _values,
-    _whole,
-    past_of,
-)
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, log_probability, past_of
 from penstock.models.noise import BoundedNormal, Noise
 
 
@@ -55,9 +45,9 @@ class LinearTrend(Model):
     parameters: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        _number("slope", self.slope)
-        _number("intercept", self.intercept)
-        _number("step", self.step, above=0.0)
+        check.number("slope", self.slope)
+        check.number("intercept", self.intercept)
+        check.number("step", self.step, above=0.0)
         if not isinstance(self.noise, Noise):
             raise ModelError(
                 f"noise={self.noise!r} is not allowed; it is a BoundedNormal, a BoundedUniform or a Pmf."
@@ -75,8 +65,8 @@ class LinearTrend(Model):
 
     def pmf(self, values: ArrayLike, ahead: ArrayLike, history: History = ()) -> Floats:
         """Return the probability of the noise that leads to the value."""
-        at = self.trend(past_of(history).now + _steps(ahead))
-        return self.noise.pmf(_values(values)[None, :] / self.step - at[:, None])
+        at = self.trend(past_of(history).now + check.steps(ahead))
+        return self.noise.pmf(check.values(values)[None, :] / self.step - at[:, None])
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> NDArray[Any]:
         """Draw the first n values.
@@ -85,7 +75,7 @@ class LinearTrend(Model):
         >>> LinearTrend(2, 5, BoundedUniform(1)).sample(4).tolist()
         [5, 6, 8, 10]
         """
-        found = self.trend(np.arange(_whole("n", n, 0))) + self.noise.sample(n, seed)
+        found = self.trend(np.arange(check.whole("n", n, 0))) + self.noise.sample(n, seed)
         return found if self.step == 1.0 else found * self.step
 
     @classmethod
@@ -100,7 +90,7 @@ class LinearTrend(Model):
         require("statsmodels", "LinearTrend.fit()")
         from statsmodels.regression.linear_model import OLS
 
-        found = _series(series, 3)
+        found = check.series(series, 3)
         time = np.arange(len(found))
         intercept, slope = OLS(found, np.column_stack([np.ones(len(found)), time])).fit().params
         return cls.around(found, float(slope), float(intercept))
@@ -113,7 +103,7 @@ class LinearTrend(Model):
         >>> LinearTrend.around([0, 2, 1, 3], 1.0, 0.0).noise.bound
         2
         """
-        found = _series(series)
+        found = check.series(series)
         rest = found - slope * np.arange(len(found)) - intercept
         # Rounding adds 1/12 to the variance of a normal variable; the observed values include it.
         sd = math.sqrt(max(float(np.mean(rest**2)) - 1 / 12, 0.04))
@@ -127,5 +117,5 @@ class LinearTrend(Model):
         >>> round(LinearTrend(1, 0, BoundedUniform(1)).log_likelihood([0, 2]), 3)
         -2.197
         """
-        found = _series(series, 1)
-        return _log(self.noise.pmf(found / self.step - self.trend(np.arange(len(found)))))
+        found = check.series(series, 1)
+        return log_probability(self.noise.pmf(found / self.step - self.trend(np.arange(len(found)))))

@@ -10,20 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.extras import require
-from penstock.models.base import (
-    Floats,
-    History,
-    Model,
-    ModelError,
-    _log,
-    _number,
-    _series,
-    _steps,
-    _values,
-    _whole,
-    normal_cell,
-    past_of,
-)
+from penstock.models import arguments as check
+from penstock.models.arguments import Floats, ModelError
+from penstock.models.base import History, Model, log_probability, normal_cell, past_of
 
 REACH = 9.0  # standard deviations; the probability beyond is 1e-18
 
@@ -47,10 +36,10 @@ class RandomWalk(Model):
     parameters: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        _number("drift", self.drift)
-        _number("sd", self.sd, above=0.0)
-        _number("step", self.step, above=0.0)
-        _number("start", self.start)
+        check.number("drift", self.drift)
+        check.number("sd", self.sd, above=0.0)
+        check.number("step", self.step, above=0.0)
+        check.number("start", self.start)
         require("scipy", "RandomWalk")
 
     @property
@@ -71,8 +60,8 @@ class RandomWalk(Model):
         """The distribution of the sum of d steps, from the last value."""
         at = past_of(history).last
         at = self.start if at is None else at
-        ahead = _steps(ahead)
-        offsets = np.rint((_values(values) - at) / self.step).astype(np.int64)
+        ahead = check.steps(ahead)
+        offsets = np.rint((check.values(values) - at) / self.step).astype(np.int64)
         low, table = self.steps
         found = np.zeros((len(ahead), len(offsets)))
         sums = np.ones(1)
@@ -94,7 +83,7 @@ class RandomWalk(Model):
         [0, 0, 1, 1, 0]
         """
         random = np.random.default_rng(seed)
-        steps = random.normal(self.drift / self.step, self.sd / self.step, _whole("n", n, 0))
+        steps = random.normal(self.drift / self.step, self.sd / self.step, check.whole("n", n, 0))
         walk = np.cumsum(np.rint(steps).astype(np.int64)) + round(self.start / self.step)
         return walk if self.step == 1.0 else walk * self.step
 
@@ -107,7 +96,7 @@ class RandomWalk(Model):
         >>> round(fitted.drift), round(fitted.sd)
         (1, 3)
         """
-        found = _series(series, 3)
+        found = check.series(series, 3)
         steps = np.diff(found)
         sd = math.sqrt(max(float(np.var(steps)) - 1 / 12, 0.01))
         return cls(float(steps.mean()), sd, start=float(found[0]))
@@ -119,11 +108,11 @@ class RandomWalk(Model):
         >>> round(RandomWalk(0, 1).log_likelihood([3, 3, 4]), 3)
         -2.38
         """
-        found = _series(series)
+        found = check.series(series)
         low, table = self.steps
         at = np.rint(np.diff(found) / self.step).astype(np.int64) - low
         inside = (at >= 0) & (at < len(table))
-        return _log(np.where(inside, table[np.clip(at, 0, len(table) - 1)], 0.0))
+        return log_probability(np.where(inside, table[np.clip(at, 0, len(table) - 1)], 0.0))
 
 
 def _trimmed(first: int, sums: Floats) -> tuple[int, Floats]:

@@ -127,6 +127,15 @@ class OpenFolder:
         if self.closed:
             raise QueueError(f"The queue in '{self.folder}' is closed.")
 
+    def _free_disk(self) -> int | None:
+        if self.limit is None:
+            return None
+        return self.limit - sum(lane.segments.bytes for lane in self.lanes)
+
+    def _over(self, amount: int) -> bool:
+        free = self._free_disk()
+        return free is not None and amount + amount // 64 + 256 > free
+
     def stats(self, lanes: Sequence[Lane]) -> QueueStats:
         """The counts of some queues together."""
         with self.mutex:

@@ -183,15 +183,6 @@ class QueueStore(OpenFolder):
 
     # --- the disk limit -------------------------------------------------------------------------------
 
-    def _free_disk(self) -> int | None:
-        if self.limit is None:
-            return None
-        return self.limit - sum(lane.segments.bytes for lane in self.lanes)
-
-    def _over(self, amount: int) -> bool:
-        free = self._free_disk()
-        return free is not None and amount + amount // 64 + 256 > free
-
     def _wait_for_disk(
         self, lane: Lane, taken: int, given: int, until: float | None, need: int | None = None
     ) -> bool:

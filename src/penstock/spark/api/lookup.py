@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.lookup.cache import LookupCache
 from penstock.spark.runtime import session
+from penstock.spark.runtime.arrow_types import spark_type
 from penstock.spark.runtime.bucket_labels import bucket_count, share
 from penstock.spark.runtime.join_schema import quoted
 from penstock.spark.runtime.lookup_bucket import LookupSpec
@@ -120,8 +121,6 @@ def lookup_join(
 
 def _fields(stream: DataFrame, lookup: LookupCache) -> T.StructType:
     """Return the columns of the stream, then those of the table."""
-    from pyspark.sql.pandas.types import from_arrow_type
-
     schema = lookup.source.schema
     lookup.source.close()
     if schema is None:
@@ -134,5 +133,5 @@ def _fields(stream: DataFrame, lookup: LookupCache) -> T.StructType:
         new = field.name
         while new in [each.name for each in fields]:
             new += lookup.suffix
-        fields.append(T.StructField(new, from_arrow_type(field.type), True))
+        fields.append(T.StructField(new, spark_type(field.type), True))
     return T.StructType(fields)

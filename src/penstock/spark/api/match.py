@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PatternError, PenstockError, hint
@@ -19,6 +18,7 @@ from penstock.patterns import Attr, Pattern
 from penstock.patterns.compile.show import partition_attributes
 from penstock.patterns.options import PatternOptions
 from penstock.spark.runtime import session
+from penstock.spark.runtime.arrow_types import arrow_schema
 from penstock.spark.runtime.join_schema import quoted, types_of
 from penstock.spark.runtime.keys import is_collated, refuse_collated
 from penstock.spark.runtime.packer import BUCKET
@@ -200,7 +200,7 @@ def _fields(events: DataFrame, pattern: Pattern, time: str) -> list[T.StructFiel
 
 def _warm(spec: PatternSpec, schema: T.StructType) -> None:
     """Reject what cannot work, and put the kernels on disk before workers need them."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     names = sorted({slot.type for slot in spec.pattern.analysis.slots})
     columns = {}
     for field in arrow:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.spark.runtime.arrow_types import arrow_schema
 from penstock.spark.runtime.figures import SIDES
 from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.keys import common_type, identity, words_of
@@ -183,11 +184,9 @@ def types_of(frame: DataFrame) -> tuple[tuple[str, str], ...]:
 
 def refuse_unpackable(fields: Sequence[T.StructField]) -> None:
     """Reject columns whose type Arrow lacks, so that they cannot be passed to Python."""
-    from pyspark.sql.pandas.types import to_arrow_type
-
     for field in fields:
         try:
-            to_arrow_type(field.dataType, timezone="UTC")
+            arrow_schema(T.StructType([field]))
         except Exception as error:
             raise ColumnError(
                 f"The column {field.name!r} is {field.dataType.simpleString()}, a type that Spark cannot "

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from penstock.spark.runtime.arrow_types import arrow_schema
 from penstock.spark.runtime.packer import from_blob, to_blob
 
 ROWS, FIGURES = "rows", "figures"
@@ -78,9 +79,7 @@ def unpacker(fields: T.StructType, fill: dict[str, Any]) -> Callable[[Any], Iter
     """A function for `mapInArrow` that unpacks blobs; columns that a blob lacks are null, or as `fill`."""
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(fields, timezone="UTC")
+        schema = arrow_schema(fields)
         for batch in batches:
             for blob in batch.column(ROWS):
                 yield from shaped(from_blob(blob.as_buffer()), schema, fill).to_batches()
