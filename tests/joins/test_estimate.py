@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import penstock as ps
+from penstock.joins import start_many
 from penstock.joins.stream import StreamState
 from tests.data import real
 
@@ -72,3 +73,31 @@ def test_the_estimated_recall_is_near_the_truth(streams: Any) -> None:
             off[policy, share] = state.estimated_recall - truth
     print({cell: round(error, 4) for cell, error in off.items()})
     assert max(map(abs, off.values())) <= 0.03
+
+
+@pytest.mark.filterwarnings("ignore::penstock.errors.LateRowsWarning")
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("late", [0.004, 0.01, 0.03])
+def test_few_rows_that_come_too_late_with_a_hot_key_do_not_flatter(many: bool, late: float) -> None:
+    """They lose far more than their share, in panes that the sketch has forgotten."""
+    rng, n, within = np.random.default_rng(1), 20_000, 500
+    stream, key, time = rng.integers(0, 2, n), rng.integers(0, 2_000, n), np.arange(n)
+    key[rng.random(n) < 0.2] = 0
+    behind = rng.random(n) < late
+    behind[: n // 2] = False
+    key[behind] = 0
+    time[behind] -= rng.integers(3_000, 9_000, behind.sum())
+    exact = 0
+    for each in range(2_000):
+        left, right = (np.sort(time[(key == each) & (stream == side)]) for side in (0, 1))
+        near = np.searchsorted(right, left + within, "right") - np.searchsorted(right, left - within)
+        exact += int(near.sum())
+    options: dict[str, Any] = {"within": within, "budget": ps.Tuples(5_000), "policy": "fifo"}
+    state: Any = start_many(2, [(0, 1)], **options) if many else ps.WindowJoin(**options).start(lateness=0)
+    for rows in np.array_split(np.arange(n), 20):
+        state.process(stream[rows], key[rows], time[rows], rows)
+    truth = state.totals()["results"] / exact
+    assert state.recall.value is None or (state.recall.at_most and state.recall.value <= truth + 0.08)
+    if not many:
+        restored = StreamState.restore(state.snapshot())
+        assert (restored.guessed, str(restored.recall)) == (state.guessed, str(state.recall))

@@ -97,3 +97,17 @@ def test_a_restored_state_warns_too() -> None:
     state = ps.JoinState.restore(join().start(rates=(2.0, 2.0)).snapshot())
     with pytest.warns(BiasedSampleWarning, match="constant rate"):
         state.process(np.zeros(4_000), np.zeros(4_000), np.arange(4_000) // 40, np.arange(4_000))
+
+
+@pytest.mark.interpreted
+def test_in_one_pool_the_drop_rate_goes_by_what_each_stream_needs() -> None:
+    """With a click after its impression, the right stream needs no memory, so the left one gets all."""
+    n, rng = 6_000, np.random.default_rng(0)
+    left, right = ({"key": rng.integers(0, 50, n), "ts": np.arange(n)} for _ in range(2))
+    options: dict[str, Any] = {"budget": ps.Tuples(300), "policy": "fifo", "drop_rate": "unbiased"}
+    with warnings.catch_warnings(action="ignore"):
+        run = ps.WindowJoin(within=(0, 600), **options).run(left, right, on="key", time="ts")
+        chances = ps.WindowJoin(within=(300, 600), **options).start(rates=(1.0, 0.5)).config.chances
+    assert run.stats.recall == pytest.approx(0.5, abs=0.02)  # 300 of 600 tuples; by rate it was a quarter
+    assert run.stats.dropped == pytest.approx(n / 2, rel=0.03)
+    assert chances == pytest.approx((1 - 240 / 600, 1 - 60 / 150))

@@ -381,6 +381,7 @@ def test_a_malformed_key_has_no_row(served: tuple[str, Any]) -> None:
     assert found["v"].to_pylist() == [None, 2, None, 1]
     assert len(told) == 1
     assert "secret" not in str(told[0].message)
+    assert "no value of the type of the key column 'k' (UUID)" in str(told[0].message)
     assert (state.stats.malformed, state.stats.absent, state.stats.metrics()["malformedCount"]) == (3, 4, 3)
     lookup.source.close()
     refusing = ps.LookupCache((url, "eq_0"), key="k", budget=9, policy="lru", malformed="error")

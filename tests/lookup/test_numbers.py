@@ -6,6 +6,7 @@ import sqlite3
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import ColumnError, PenstockError
+from penstock.lookup.keys import keys_of
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is an extra")
 
@@ -153,3 +155,23 @@ def test_one_float_may_equal_two_whole_numbers(served: tuple[str, Any]) -> None:
     assert lookup.run({"k": [2**53, 2**53 + 1]}).table["v"].to_pylist() == [1, 2]
     with pytest.raises(PenstockError, match="several rows for the key of row 1"):
         lookup.run({"k": [7.0, 2.0**53]})
+
+
+def test_a_zero_with_a_sign_is_a_key_of_its_own_where_the_database_decides() -> None:
+    """Compared as numbers the two are one key; a SELECT may make texts of them."""
+    events = {"k": [0.0, -0.0, 1.5, -0.0, 0.0]}
+    assert keys_of(events, ("k",)).code.tolist() == [0, 0, 1, 0, 0]
+    found = keys_of(events, ("k",), whole=False)
+    assert [repr(found.keys[code][0]) for code in found.code] == ["0.0", "-0.0", "1.5", "-0.0", "0.0"]
+    assert len(set(found.ids.tolist())) == 3
+
+
+def test_the_warning_for_malformed_keys_names_the_type(tmp_path: Path) -> None:
+    path = tmp_path / "items.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table items (k uuid, v int)")
+    lookup = ps.LookupCache((f"sqlite:///{path}", "items"), key="k", budget=9, policy="lru")
+    with warnings.catch_warnings(record=True, action="always") as told:
+        assert lookup.run({"k": ["no uuid"]}).stats.absent == 1
+    for each in told:
+        assert "'k' (" in str(each.message)

@@ -17,6 +17,8 @@ import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import stream_query
+from penstock.spark.monitor.totals import RunningTotals
+from penstock.spark.runtime.figures import figures_of
 from penstock.spark.runtime.packer import PackedBatch, to_blob
 from penstock.spark.runtime.query_bucket import STREAM, QueryBucket, QuerySpec
 from penstock.spark.runtime.state_log import refuse_changes
@@ -195,6 +197,33 @@ def test_another_budget_and_policy_take_over(tuples: int, policy: str) -> None:
         assert mine <= all_of_them
     if tuples == 5_000:
         assert later == expected
+
+
+def test_figures_have_what_was_missed() -> None:
+    """Added up over batches, a restart between them; the monitor makes a recall of them."""
+    frame = readings(600, seed=9)
+    parts = [packed(frame.iloc[i : i + 100]) for i in range(0, 600, 100)]
+    spec = replace(SPEC, budget=ps.Tuples(6), policy="fifo")
+    whole, small = QueryBucket(SPEC), QueryBucket(spec)
+    exact, totals = 0, RunningTotals()
+    for number, part in enumerate(parts):
+        whole.process(part)
+        exact += whole.figures.results
+        small = QueryBucket.restore(spec, small.snapshot())
+        small.process(part)
+        told = figures_of({"observedMetrics": {"penstock": small.figures.flat()}})
+        assert told is not None
+        totals.add(told, batch=number)
+    found = totals.totals()
+    assert found["results"] + found["missed"] == pytest.approx(exact)
+    assert found["recall"] == pytest.approx(found["results"] / exact)
+    assert found["results"] < exact
+    assert (found["arrived_triples"], found["buffered_triples"]) == (600, 6)
+    assert not found["recall_at_most"]
+    late = packed(frame.iloc[:100])
+    small.process(late)
+    assert small.figures.late == small.figures.unestimated == 100
+    assert small.figures.guessed > 0
 
 
 def test_foreign_state_is_refused() -> None:

@@ -8,7 +8,8 @@ cache line.
 Tuples that expired are counted too, for arrivals that come late. Those in the pane that is still partly in
 the window have a slot of their own, the fringe, until the whole pane has expired: arrivals in time must not
 count them. What a pane held when its slot was needed for another is forgotten; an arrival that asks
-for times that far back is counted as unestimated, for what it missed is not known.
+for times that far back is counted as unestimated, for what it missed is not known. A guess is
+made: what an arrival in time finds with its key, those included that came too late themselves.
 
 Cost: O(1) per tuple that leaves, O(panes) per arrival.
 """
@@ -25,13 +26,15 @@ from penstock.engine.hooks import lost
 
 PANES = 11  # two and a half windows back from the newest tuple that is counted
 FRINGE = PANES
+TOO_LATE = PANES + 1  # a counter for arrivals that no pane is there for
 PER_WINDOW = 4
 EMPTY = -(2**62)
-BYTES_PER_COUNTER = 2 * (PANES + 1) * 4
+BYTES_PER_COUNTER = 2 * (PANES + 2) * 4
 
 # In `Sketch.missed`.
 MISSED = 0
 UNESTIMATED = 1
+GUESSED = 2  # what the unestimated arrivals missed
 
 # In `Sketch.extent`.
 FIRST = 0
@@ -39,7 +42,7 @@ LAST = 1
 
 
 class Sketch(NamedTuple):
-    """Per stream and counter the panes and the fringe, and per stream which pane is where."""
+    """Per stream and counter the panes, the fringe and what came too late; per stream which pane is where."""
 
     counters: np.ndarray
     pane: np.ndarray
@@ -68,10 +71,10 @@ def new_sketch(bytes_: int, horizons: tuple[float, float], whole: bool) -> Sketc
     longest = max(horizons)
     span = max(1.0, math.ceil((longest + 1) / PER_WINDOW)) if whole else max(longest / PER_WINDOW, 1e-9)
     return Sketch(
-        counters=np.zeros((2, width, PANES + 1), np.int32),
+        counters=np.zeros((2, width, PANES + 2), np.int32),
         pane=np.full((2, PANES + 1), EMPTY, np.int64),
         span=np.array([span, 1.0 if whole else 0.0]),
-        missed=np.zeros(2),
+        missed=np.zeros(3),
         extent=np.zeros((2, PANES + 1, 2)),
         forgotten=np.full(2, -np.inf),
     )
@@ -125,6 +128,9 @@ def count_gone(sketch, store, stream, key, time):
     slot = pane % PANES
     if sketch.counters.shape[1] == 0 or sketch.pane[stream, slot] > pane:
         _forget(sketch, stream, at)
+        if sketch.counters.shape[1] > 0:
+            mixed = _mixed(key)
+            sketch.counters[stream, _counter(sketch, mixed), TOO_LATE] += 1 if mixed & np.uint64(1) else -1
         return
     if sketch.pane[stream, slot] < pane:
         _open(sketch, stream, slot, pane)
@@ -177,27 +183,53 @@ def _fold(sketch, stream):
 
 @jit
 def count_missed(sketch, stream, key, low, high):
-    """Add up how many tuples of a stream with this key that are gone have times from `low` to `high`."""
-    first, last, grain = np.float64(low), np.float64(high), sketch.span[1]
-    known = first > sketch.forgotten[stream]
-    if sketch.counters.shape[1] > 0:
-        mixed = _mixed(key)
-        counter = _counter(sketch, mixed)
-        found = 0.0
-        for slot in range(PANES + 1):
-            if sketch.pane[stream, slot] == EMPTY:
-                continue
-            begin, end = sketch.extent[stream, slot, FIRST], sketch.extent[stream, slot, LAST]
-            if end < first or begin > last:
-                continue
-            whole = end - begin + grain
-            covered = min(end, last) - max(begin, first) + grain
-            if covered >= whole:
-                found += sketch.counters[stream, counter, slot]
-            elif covered > 0.0:
-                found += sketch.counters[stream, counter, slot] * (covered / whole)
-            else:
-                known = False  # a single moment of many: fractions of a pane say nothing
-        sketch.missed[MISSED] += found if mixed & np.uint64(1) else -found
+    """Add up how many tuples of a stream with this key that are gone have times from `low` to `high`.
+
+    Returns how many, and whether that is known.
+    """
+    found, known = gone_between(sketch, stream, key, low, high)
+    sketch.missed[MISSED] += found
     if not known:
         sketch.missed[UNESTIMATED] += 1.0
+    return found, known
+
+
+@jit
+def guess_missed(sketch, stream, key, low, high, others):
+    """Guess what an arrival missed that came too late for the sketch to know.
+
+    An arrival in time finds what is gone from `low` to `high`, and `others`. It may also have met arrivals
+    that came too late themselves.
+    """
+    found, _ = gone_between(sketch, stream, key, low, high)
+    if sketch.counters.shape[1] > 0:
+        mixed = _mixed(key)
+        late = sketch.counters[stream, _counter(sketch, mixed), TOO_LATE]
+        found += late if mixed & np.uint64(1) else -late
+    sketch.missed[GUESSED] += found + others
+
+
+@jit
+def gone_between(sketch, stream, key, low, high):
+    """How many tuples with this key and times from `low` to `high` are gone, and whether that is known."""
+    first, last, grain = np.float64(low), np.float64(high), sketch.span[1]
+    known, found = first > sketch.forgotten[stream], 0.0
+    if sketch.counters.shape[1] == 0:
+        return found, known
+    mixed = _mixed(key)
+    counter = _counter(sketch, mixed)
+    for slot in range(PANES + 1):
+        if sketch.pane[stream, slot] == EMPTY:
+            continue
+        begin, end = sketch.extent[stream, slot, FIRST], sketch.extent[stream, slot, LAST]
+        if end < first or begin > last:
+            continue
+        whole = end - begin + grain
+        covered = min(end, last) - max(begin, first) + grain
+        if covered >= whole:
+            found += sketch.counters[stream, counter, slot]
+        elif covered > 0.0:
+            found += sketch.counters[stream, counter, slot] * (covered / whole)
+        else:
+            known = False  # a single moment of many: fractions of a pane say nothing
+    return (found if mixed & np.uint64(1) else -found), known

@@ -85,6 +85,7 @@ class ManyOut(NamedTuple):
 
     counts: np.ndarray  # results per arrival
     rows: np.ndarray  # of each result: the join, the rows of its participants
+    each: np.ndarray  # results per arrival and place: in each of the joins of its stream
     log: np.ndarray
     ends: np.ndarray  # how much of rows and log is filled
 
@@ -152,6 +153,8 @@ def count_results(store, index, out, i, stream, found):
         if index.product[place] > 0:
             join = index.scheme.join[stream, place]
             index.found[join] = capped(index.found[join], index.product[place])
+            if out.each.shape[0] > 0:
+                out.each[i, place] = index.product[place]
 
 
 @jit

@@ -30,7 +30,7 @@ from penstock.engine.join_loop import (
     room_for_results,
     shed,
 )
-from penstock.engine.loss_sketch import MISSED, count_gone, count_missed
+from penstock.engine.loss_sketch import MISSED, count_gone, count_missed, guess_missed
 from penstock.engine.pair_join import fetch_next, let_in, pin, remove, unpin
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
 from penstock.engine.store import (
@@ -145,7 +145,9 @@ def _arrived(flow, policy, store, batch, out, i, late, entry):
     arrive(policy, store, stream, key, entry)
     if store.meta[STEPS] >= store.meta[WARMUP]:
         low, high = time - store.horizon[1 - stream], time + store.horizon[stream]
-        count_missed(out.sketch, 1 - stream, key, low, high)
+        gone, known = count_missed(out.sketch, 1 - stream, key, low, high)
+        if not known:
+            guess(store, flow, out.sketch, stream, key, entry, gone, time)
     return entry
 
 
@@ -194,8 +196,28 @@ def count_absent(store, flow, sketch, stream, key, time):
     """Count the results that an arrival would have had so far, if it is not to probe."""
     other = 1 - stream
     low, high = time - store.horizon[other], time + store.horizon[stream]
-    count_missed(sketch, other, key, low, high)
-    sketch.missed[MISSED] += find_matches(store, flow, find_key(store, key), other, low, high)
+    entry = find_key(store, key)
+    gone, known = count_missed(sketch, other, key, low, high)
+    sketch.missed[MISSED] += find_matches(store, flow, entry, other, low, high)
+    if not known:
+        guess(store, flow, sketch, stream, key, entry, gone, time)
+
+
+@jit
+def guess(store, flow, sketch, stream, key, entry, gone, time):
+    """Guess what an arrival missed that came too late to know: as much as there is around a later time."""
+    other, high = 1 - stream, flow.progress[stream]
+    low = high - store.horizon[stream] - store.horizon[other]
+    others = -gone
+    slot = store.k32[entry, HEAD + other]
+    while slot != 0:
+        then = store.time[slot, TIME]
+        if low <= then <= high:
+            others += 1.0
+        if time - store.horizon[other] <= then <= time + store.horizon[stream]:
+            others -= 1.0
+        slot = store.t32[slot, NEXT]
+    guess_missed(sketch, other, key, low, high, others)
 
 
 @jit

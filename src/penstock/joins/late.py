@@ -9,7 +9,7 @@ FEWEST = 100  # rows; smaller batches are combined, because one late row of ten 
 
 
 class LateWatch:
-    """Warns once, when more than 2 % of the rows of a batch were late.
+    """Warns once: when more than 2 % of the rows of a batch were late, or recall is unknown because of fewer.
 
     >>> import warnings
     >>> from penstock.joins.late import LateWatch
@@ -26,8 +26,8 @@ class LateWatch:
         self._arrived = self._late = 0  # up to the last check
         self._warned = False
 
-    def see(self, *, arrived: int, late: int) -> None:
-        """Take the totals after a batch."""
+    def see(self, *, arrived: int, late: int, unestimated: int = 0, unknown: bool = False) -> None:
+        """Take the totals after a batch, and whether recall is unknown because of `unestimated` rows."""
         came = arrived - self._arrived
         if self._warned or came < FEWEST:
             return
@@ -38,6 +38,14 @@ class LateWatch:
                 f"{100 * share:.0f} % of the rows since row {self._arrived:,} came late, after partners "
                 "may have expired, so results may be missing. Give the rows in order of time, or raise "
                 "lateness=.",
+                LateRowsWarning,
+            )
+        elif unknown and unestimated:
+            self._warned = True
+            rows = "row came" if unestimated == 1 else "rows came"
+            warn_user(
+                f"{unestimated:,} {rows} too late to know what was missed, with keys that have many results, "
+                "so recall is unknown. Give the rows in order of time, or raise lateness=.",
                 LateRowsWarning,
             )
         self._arrived, self._late = arrived, late

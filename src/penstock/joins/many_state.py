@@ -18,6 +18,7 @@ from penstock.engine.join_loop import LOGGED, PAIRS, drive
 from penstock.engine.many_index import COUNTING, MOST, Index, new_index, new_scheme
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion_anew
 from penstock.engine.many_join_late import ManyFlow, new_many_flow
+from penstock.engine.result_sample import ResultSample, new_result_sample
 from penstock.engine.store import (
     ARRIVALS,
     COMPETE,
@@ -63,6 +64,7 @@ class ManyConfig:
     seed: int = 0
     rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, if known
     lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
+    sample_bytes: int = 0  # for the estimate of the exact results
 
     def build(self) -> tuple[Store, Index, Any]:
         """Build an empty store, an empty index and the state of the policy."""
@@ -91,6 +93,14 @@ class ManyConfig:
         most = self._capacities * (self.streams if len(self.limits) == 1 else 1)
         scheme, start = new_scheme(self.joins, self.streams), beginning(self.time_dtype)
         return new_many_flow(scheme, sum(self.limits), most, self.time_dtype, self.lateness, start)
+
+    def build_sample(self) -> ResultSample:
+        """Build the sample of keys from which missed results are estimated."""
+        assert self.lateness is not None, "arrivals come in order"
+        scheme, whole = new_scheme(self.joins, self.streams), self.time_dtype == np.int64
+        return new_result_sample(
+            scheme, self.sample_bytes, float(self.window.horizons[0]), self.lateness, whole
+        )
 
     @property
     def _capacities(self) -> tuple[int, ...]:
@@ -162,6 +172,22 @@ class ManyState:
         self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
     ) -> ManyOutput:
         """Process a batch of arrivals."""
+        batch = self._batch(stream, key, time, row)
+        if len(batch.time):
+            self._check_order(batch)
+        if self.unit_watch is not None:
+            self.unit_watch.see(batch.time)
+        out = self._run(batch, collect, log)
+        if self.late_watch is not None:
+            self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late, **self.doubts())
+        return out
+
+    def doubts(self) -> dict[str, Any]:
+        """What is unknown of the recall because rows came too late; nothing where they must come in order."""
+        return {}
+
+    def _batch(self, stream: Any, key: Any, time: Any, row: Any) -> ManyBatch:
+        """Check the arrays of a batch."""
         stream = whole_numbers(stream, "stream")
         if ((stream < 0) | (stream >= self.config.streams)).any():
             raise PenstockError(f"stream must contain only numbers from 0 to {self.config.streams - 1}.")
@@ -176,14 +202,7 @@ class ManyState:
             raise PenstockError(
                 f"stream, key, time and row must have the same length; their lengths are {lengths}."
             )
-        if lengths[0]:
-            self._check_order(batch)
-        if self.unit_watch is not None:
-            self.unit_watch.see(batch.time)
-        out = self._run(batch, collect, log)
-        if self.late_watch is not None:
-            self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
-        return out
+        return batch
 
     @property
     def late(self) -> int:
@@ -235,6 +254,7 @@ class ManyState:
         out = ManyOut(
             np.zeros(n, np.int64),
             np.empty((FIRST_ROOM if collect else 0, 1 + widest), np.int64),
+            np.zeros((n if self._estimates else 0, self.index.scheme.join.shape[1]), np.int64),
             np.empty((entries, 4), np.int64),
             np.zeros(2, np.int64),
         )
@@ -266,7 +286,14 @@ class ManyState:
         every = np.concatenate(rows)
         sizes = self.index.scheme.size
         split = tuple(every[every[:, 0] == j, 1 : 1 + sizes[j]] for j in range(joins))
+        if self._estimates:
+            self._observe(batch, out.each)
         return ManyOutput(out.counts, split, out.log[: out.ends[LOGGED]])
+
+    _estimates = False  # whether missed results are estimated
+
+    def _observe(self, batch: ManyBatch, found: np.ndarray) -> None:
+        """Take note of arrivals and their results in each join, for the estimate."""
 
     def _next_cut(self, start: int, n: int) -> int:
         """Return the end of the next chunk, at the latest where the pools are to be resized."""

@@ -9,25 +9,37 @@ import numpy as np
 
 from penstock.arrays import table_bytes, time_dtype
 from penstock.budget import Fraction, Tuples, budget_of
+from penstock.compiler.tiers import expecting
 from penstock.engine.join_loop import LOG_EVICTED
 from penstock.engine.many_index import HELD, Index
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion
 from penstock.engine.many_join_late import ManyStream, advance_many
 from penstock.engine.pair_join_late import LATE
+from penstock.engine.result_sample import (
+    VARIANCE,
+    ResultSample,
+    continued,
+    follow,
+    observe,
+)
 from penstock.engine.store import ARRIVAL, ARRIVALS, KEY, ROW, STREAM, TIME
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import beginning, behind_of, check_times, fitting, progress_times
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
 from penstock.joins.late import LateWatch
 from penstock.joins.many import check_options, enough
-from penstock.joins.many_state import INTEGER, ManyConfig, ManyState
+from penstock.joins.many_state import CHUNK, INTEGER, ManyConfig, ManyState
 from penstock.policies import get
 from penstock.states import snapshot as snapshots
-from penstock.states.checks import check_flow, looked_over
+from penstock.states.checks import check_flow, check_sample, looked_over
 from penstock.window import UnitWatch, window_of
 
+SAMPLE_LEAST = 1 << 18  # bytes, for the estimate
+SAMPLE_PER_TUPLE = 64
 
-class ManyStreamState(KeepsRows, ManyState):
+
+class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
     """A `ManyState` for streams that advance independently; `start_many` makes one.
 
     A combination joins if its largest and its smallest time are within the window, whichever arrived first. A
@@ -49,10 +61,11 @@ class ManyStreamState(KeepsRows, ManyState):
     """
 
     peak_beyond = 0  # key counts are part of the tables
+    _estimates = True
 
     def __init__(self, config: ManyConfig) -> None:
         super().__init__(config)
-        self.flow = config.build_flow()
+        self.flow, self.sample = config.build_flow(), config.build_sample()
         self.store.clock[:] = beginning(config.time_dtype)
 
     def advance(self, *reached: float | None) -> None:
@@ -62,7 +75,63 @@ class ManyStreamState(KeepsRows, ManyState):
                 f"advance takes the progress (or None) of each of the {self.config.streams} streams; "
                 f"{len(reached)} were given."
             )
-        advance_many(self.store, self.flow, progress_times(reached, self.config.time_dtype))
+        times = progress_times(reached, self.config.time_dtype)
+        advance_many(self.store, self.flow, times)
+        for stream, time in enumerate(reached):
+            if time is not None:
+                follow(self.sample, stream, float(times[stream]))
+
+    def miss(self, stream: Any, key: Any, time: Any) -> None:
+        """Count arrivals that were dropped elsewhere, such as those behind a watermark: they appear in no
+        result, but the exact join would have had results with them.
+
+        >>> from penstock.joins import start_many
+        >>> state = start_many(2, [(0, 1)], within=10, budget="4 tuples")
+        >>> out = state.process([0], [7], [100], [0])
+        >>> state.miss([1], [7], [101])
+        >>> state.missed, state.recall.value
+        (1.0, 0.0)
+        """
+        batch = self._batch(stream, key, time, np.zeros(len(stream), np.int64))
+        if len(batch.time):
+            self._check_order(batch)
+        self._observe(batch, np.zeros(batch.key.shape, np.int64))
+
+    def _observe(self, batch: ManyBatch, found: np.ndarray) -> None:
+        with expecting(len(batch.stream)):
+            for start in range(0, len(batch.stream), CHUNK):
+                part = slice(start, start + CHUNK)
+                observe(self.sample, batch.stream[part], batch.key[part], batch.time[part], found[part])
+
+    @property
+    def losses(self) -> np.ndarray:
+        """The estimate so far."""
+        return self.sample.missed
+
+    @property
+    def variance(self) -> float:
+        """The variance of `missed`, which is estimated from a sample of the keys; 0 if that has them all."""
+        return float(self.sample.missed[VARIANCE])
+
+    @property
+    def recall(self) -> RecallEstimate:
+        """Estimated share of the exact results that was found, of all joins together. It is an upper bound,
+        or unknown, if rows came so late that the results they missed cannot be estimated.
+
+        >>> from penstock.joins import start_many
+        >>> state = start_many(3, [(0, 1, 2)], within=10, budget="3 tuples", policy="fifo")
+        >>> out = state.process([0, 1, 0, 1, 2], [7] * 5, range(5), range(5))
+        >>> print(state.totals()["results"], state.missed, state.recall)
+        2 2.0 50.0 %
+        """
+        return estimate_recall(
+            float(sum(self.per_join)),
+            self.missed,
+            self.unestimated,
+            int(self.store.meta[ARRIVALS]),
+            guessed=self.guessed,
+            variance=self.variance,
+        )
 
     @property
     def late(self) -> int:
@@ -72,7 +141,7 @@ class ManyStreamState(KeepsRows, ManyState):
     @property
     def table_bytes(self) -> int:
         """Bytes of all tables, including exact key counts."""
-        return table_bytes(self.store, self.policy, self.index, self.flow)
+        return table_bytes(self.store, self.policy, self.index, self.flow, self.sample)
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -82,8 +151,8 @@ class ManyStreamState(KeepsRows, ManyState):
         """Continue from another state that has another budget or policy.
 
         The buffered tuples enter in order of arrival; a smaller budget evicts some, and scores start afresh.
-        Progress and totals are kept. Returns the log of the evictions, numbered from 0, and the times of the
-        tuples.
+        Progress, totals and the sample of keys are kept. Returns the log of the evictions, numbered from 0,
+        and the times of the tuples.
         """
         store, index = other.store, other.index
         slots = np.concatenate([other._live(stream) for stream in range(other.config.streams)])
@@ -94,7 +163,9 @@ class ManyStreamState(KeepsRows, ManyState):
         self.store.clock[:] = store.clock
         self.flow.progress[:] = other.flow.progress
         watch, self.late_watch = self.late_watch, None
+        self._estimates = False
         log = self.process(store.t32[slots, STREAM], key, time, store.t64[slots, ROW], log=True).log
+        self._estimates, self.sample = True, continued(self.sample, other.sample)
         self.store.meta[SO_FAR] = store.meta[SO_FAR]
         self.store.meta[GONE] += store.meta[GONE]
         self.index.found[:] = index.found
@@ -113,7 +184,8 @@ class ManyStreamState(KeepsRows, ManyState):
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
         plain = self.index._asdict() | {"k32": None}  # a view of k64
-        extra = {"index": plain, "seconds": self.seconds, "flow": self.flow}
+        sample = self.sample._asdict() | {"scheme": None, "k32": None}
+        extra = {"index": plain, "seconds": self.seconds, "flow": self.flow, "sample": sample}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
@@ -129,6 +201,13 @@ class ManyStreamState(KeepsRows, ManyState):
             state.seconds, state.flow = extra["seconds"], extra["flow"]
             state._check_restored()
             check_flow(state.flow, store, config.build_flow())
+            state.sample = config.build_sample()
+            if "sample" in extra:
+                views = {"scheme": state.index.scheme, "k32": extra["sample"]["k64"].view(np.int32)}
+                fresh, state.sample = state.sample, ResultSample(**extra["sample"] | views)
+                check_sample(state.sample, fresh)
+            else:  # written before there were samples: nothing is known of the rows so far
+                state.sample.forgotten[:] = np.max(state.flow.progress + state.flow.behind)
         return state
 
 
@@ -144,11 +223,14 @@ def start_many(
     seed: int = 0,
     unit: str = "ms",
     dtype: Any = INTEGER,
+    sample_bytes: int | None = None,
 ) -> ManyStreamState:
     """Return a fresh state for a number of streams and a list of joins, each a tuple of stream numbers.
 
     `lateness` is a span, or a tuple with one per stream: how far a stream's progress stays behind its
-    largest time; infinite if only `advance` sets it. The other parameters are those of `join_many`.
+    largest time; infinite if only `advance` sets it. `sample_bytes` is the memory for the estimate of the
+    exact results, in addition to the tuples of the budget; by default 64 bytes per tuple, and at least 256
+    KiB. The other parameters are those of `join_many`.
 
     >>> from penstock.joins import start_many
     >>> state = start_many(2, [(0, 1)], within="10 s", budget="100 tuples", lateness=("1 s", "0 s"))
@@ -182,6 +264,7 @@ def start_many(
         every=budget.n if allocation == "credit" else 0,
         seed=int(seed),
         lateness=behind,
+        sample_bytes=max(SAMPLE_LEAST, SAMPLE_PER_TUPLE * budget.n) if sample_bytes is None else sample_bytes,
     )
     state = ManyStreamState(config)
     state.unit_watch, state.late_watch = UnitWatch(window, unit), LateWatch()

@@ -147,8 +147,12 @@ class JoinState:
             self.warns = False
             warn_biased(CROWDED, stacklevel=2)
         if self.late_watch is not None:
-            self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
+            self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late, **self.doubts())
         return out
+
+    def doubts(self) -> dict[str, Any]:
+        """What is unknown of the recall because rows came too late; nothing where they must come in order."""
+        return {}
 
     @property
     def late(self) -> int:

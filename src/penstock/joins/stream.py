@@ -9,7 +9,11 @@ import numpy as np
 
 from penstock.arrays import table_bytes
 from penstock.engine.join_loop import LOG_EVICTED, Batch, Out
-from penstock.engine.loss_sketch import MISSED, UNESTIMATED, Tally, forget_all, last_counted
+from penstock.engine.loss_sketch import (
+    Tally,
+    forget_all,
+    last_counted,
+)
 from penstock.engine.pair_join_late import LATE, advance_to, miss
 from penstock.engine.policy_switch import refile
 from penstock.engine.store import (
@@ -25,7 +29,7 @@ from penstock.engine.store import (
 )
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
-from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
 from penstock.joins.growth import rooms_of
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
@@ -36,7 +40,7 @@ from penstock.states import snapshot as snapshots
 from penstock.states.checks import check_flow, check_sketch, looked_over
 
 
-class StreamState(KeepsRows, JoinState):
+class StreamState(EstimatesRecall, KeepsRows, JoinState):
     """A `JoinState` for streams that advance independently; `WindowJoin.start(lateness=...)` makes one.
 
     A buffered tuple expires once the other stream's progress has passed its time plus its horizon. The
@@ -91,14 +95,9 @@ class StreamState(KeepsRows, JoinState):
         miss(self.store, self.flow, self.sketch, stream, key, time)
 
     @property
-    def missed(self) -> float:
-        """Estimated number of results that the exact join has in addition."""
-        return float(self.sketch.missed[MISSED])
-
-    @property
-    def unestimated(self) -> int:
-        """Number of arrivals that may have missed more than `missed` counts, because they came too late."""
-        return int(self.sketch.missed[UNESTIMATED])
+    def losses(self) -> np.ndarray:
+        """The estimate so far."""
+        return self.sketch.missed
 
     @property
     def recall(self) -> RecallEstimate:
@@ -106,12 +105,8 @@ class StreamState(KeepsRows, JoinState):
         so late that the results they missed cannot be estimated.
         """
         arrived = super().totals()["arrivals"]
-        return estimate_recall(float(self.store.meta[RESULTS]), self.missed, self.unestimated, arrived)
-
-    @property
-    def estimated_recall(self) -> float | None:
-        """The value of `recall`: a share, or None if it is unknown."""
-        return self.recall.value
+        results = float(self.store.meta[RESULTS])
+        return estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
 
     @property
     def _allocated_bytes(self) -> int:

@@ -357,11 +357,11 @@ class WindowJoin:
         if self.drop_rate != "unbiased":
             return float(self.drop_rate), float(self.drop_rate)
         tuples = [float(capacity) for capacity in config.capacities]
-        if len(tuples) == 1:
-            tuples = [tuples[0] * weight / (sum(weights) or 1) for weight in weights]
         rates = config.rates or weights
         length = config.window.horizons if config.window.kind != ROWS else (config.window.length,) * 2
         need = [rate * horizon for rate, horizon in zip(rates, length, strict=True)]
+        if len(tuples) == 1:  # one pool: each stream has the share that it needs
+            tuples = [tuples[0] * share / (sum(need) or 1) for share in need]
         left, right = (max(0.0, 1.0 - b / n) if n > 0 else 0.0 for b, n in zip(tuples, need, strict=True))
         return left, right
 

@@ -229,6 +229,13 @@ class Database:
         except (_sqlalchemy().exc.DataError, KeyFaultError):
             return None
 
+    @property
+    def key_types(self) -> dict[str, str] | None:
+        """The types of the key columns as the database names them; None for a SELECT, whose are not known."""
+        if self._one is not None:
+            return None
+        return {name: str(self.table.columns[name].type) for name in self.key}
+
     def _asked(self, keys: list[Key]) -> list[tuple[int, Key]]:
         """Return the keys that the table may contain, converted for the database, with their numbers."""
         for at, key in enumerate(keys):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from penstock.columns import codes_of, column
@@ -44,6 +45,8 @@ class RequestedKeys:
 def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> RequestedKeys:
     """Return the keys of a table in these columns; `whole` converts whole floats to whole numbers.
 
+    Without it, 0.0 and -0.0 are two keys: a query may show them as texts, so the database decides.
+
     >>> from penstock.lookup.keys import keys_of
     >>> found = keys_of({"id": [7, 9, 7]}, ("id",))
     >>> found.code.tolist(), found.keys, found.ids.tolist()
@@ -51,6 +54,8 @@ def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Requested
     """
     events = to_events(table)
     columns = [column(events, name, "requesting") for name in names]
+    if not whole:
+        columns += [_minus_zeros(each) for each in columns if each.dtype.kind == "f"]
     (code,), count = codes_of([columns], ["requesting"])
     first = np.full(count, -1, np.int64)
     rows = np.flatnonzero(code >= 0)[::-1]
@@ -63,6 +68,12 @@ def keys_of(table: Any, names: tuple[str, ...], whole: bool = True) -> Requested
     for i, key in enumerate(keys):
         ids[i], checks[i] = _id_and_check(key)
     return RequestedKeys(code, keys, ids, checks)
+
+
+def _minus_zeros(values: pd.Series) -> pd.Series:
+    """Return where a column has a zero with a sign."""
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
+    return pd.Series((numbers == 0) & np.signbit(numbers))
 
 
 def id_of(value: Any) -> int:

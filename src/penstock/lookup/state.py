@@ -180,8 +180,8 @@ class LookupState:
 
     def _tell_malformed(self, count: int, where: str) -> None:
         problem = (
-            f"The table cannot read {count:,} of the requested keys, the first in "
-            f"{where}: for example a text that is not a UUID in a UUID column"
+            f"The table cannot read {count:,} of the requested keys, the first in {where}: "
+            f"no value of {self._key_types()}"
         )
         if self.spec.malformed == "error":
             raise FetchError(f'{problem} (malformed="error").')
@@ -191,6 +191,14 @@ class LookupState:
                 'malformed="error" rejects them.',
                 stacklevel=5,
             )
+
+    def _key_types(self) -> str:
+        """The types of the key columns in words, if the source knows them."""
+        types = getattr(self.spec.source, "key_types", None) or {}
+        named = " and ".join(f"{name!r} ({kind})" for name, kind in types.items())
+        return (
+            f"the type of the key column{'s' * (len(types) > 1)} {named}" if named else "the type of the key"
+        )
 
     def _with(self, fetched: Fetched | None) -> tuple[pa.Table | None, int]:
         """Append fetched rows to the existing ones; return them and the number of the first new row."""

@@ -58,6 +58,7 @@ class LinkedConfig:
     seed: int = 0
     count_bytes: int | None = None  # under a byte budget: what key counts may take
     choosing_bytes: int | None = None  # and what the small caches of a policy that chooses may
+    sample_tuples: int = 0  # of the sample from which recall is estimated; 0: it is not
 
     @property
     def tallies(self) -> bool:

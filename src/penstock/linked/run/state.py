@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from penstock.engine.store import (
     STEPS,
 )
 from penstock.engine.triple_join import LinkedBatch
+from penstock.joins.estimate import RecallEstimate, estimate_recall
 from penstock.linked.run.caches import Findings, LinkedConfig, QueryCaches, exact_count_bytes
+from penstock.linked.run.estimate import SolutionSample
 from penstock.linked.run.follower import QueryFollower
 from penstock.linked.run.operands import columns_of, masks_of
 from penstock.linked.run.policy_switch import switched
@@ -53,6 +55,10 @@ class LinkedState:
     def __init__(self, config: LinkedConfig, terms: Terms | None = None) -> None:
         self.config, self.plan = config, config.plan()
         self.follower = QueryFollower(config, self.plan) if config.policy.chooses else None
+        self.sample: SolutionSample | None = None  # none for a query of one pattern, which misses nothing
+        if config.sample_tuples and self.plan.patterns > 1:
+            self.sample = SolutionSample(config, self.plan, config.sample_tuples)
+        self.bounded = False  # whether the sample missed what came before
         self.caches = QueryCaches(config, self.plan, None if self.follower is None else self.follower.policy)
         self.terms = Terms() if terms is None else terms
         self.buffered: Triples | None = None  # what cached tuples refer to
@@ -85,9 +91,12 @@ class LinkedState:
         closes = _closed(triples, before) if triples.closes.any() else np.empty(0, np.int64)
         batch = LinkedBatch(columns, conditions, arrivals, closes, np.empty(0, bool))
         beside = [] if self.follower is None else self.follower.open(triples, batch)
+        shadow = None if self.sample is None else self.sample.open(triples, batch)
         findings = self._find(batch, beside, collect or bool(self.plan.late), log)
         found = findings.solutions
         known = Known(triples, columns.end, _closers(triples, closes, before))
+        if self.sample is not None and shadow is not None:
+            self.sample.observe(triples, shadow, known, self.terms)
         triples = Triples(**(vars(triples) | {"end": columns.end}))
         solutions, table = found, None
         if collect or self.plan.late:
@@ -155,7 +164,7 @@ class LinkedState:
         """Keep only the rows, and the terms, that cached tuples refer to."""
         if self.buffered is None:
             return
-        small = [] if self.follower is None else self.follower.small or []
+        small = self._beside
         rows = np.unique(np.concatenate([each.rows() for each in (self.caches, *small)]))
         places = np.zeros(len(self.buffered) + 1, np.int64)
         places[rows] = np.arange(len(rows))
@@ -165,6 +174,28 @@ class LinkedState:
         columns, _ = columns_of(self.plan, kept, self.buffered_mask, self.terms)
         for each in (self.caches, *small):
             each.move(places, columns)
+
+    @property
+    def _beside(self) -> list[QueryCaches]:
+        """The caches beside those of the query: small ones of a policy that chooses, and of the sample."""
+        small = [] if self.follower is None else self.follower.small or []
+        return small if self.sample is None else [*small, self.sample.caches]
+
+    def recall(self, late: int = 0) -> RecallEstimate:
+        """The estimated share of the exact solutions that was found; `late` triples were dropped before."""
+        if self.plan.patterns == 1:
+            return estimate_recall(self.results, 0.0, late, self.matched + late)
+        if self.sample is None:
+            return RecallEstimate(None)
+        found = self.sample.recall(self.results, self.matched, late)
+        return replace(found, at_most=found.at_most or (self.bounded and found.value is not None))
+
+    @property
+    def missed(self) -> float | None:
+        """Estimated number of solutions that the exact query has in addition; None if unknown."""
+        if self.plan.patterns == 1:
+            return 0.0
+        return None if self.sample is None else self.sample.exact - self.results
 
     def count_on_from(self, before: LinkedState) -> None:
         """Continue the counters of another state that this one replaces."""
@@ -176,6 +207,12 @@ class LinkedState:
         self.caches.store.random[:] = before.caches.store.random
         for counter in ("late_dropped", "single", "matched", "unmatched", "seconds"):
             setattr(self, counter, getattr(before, counter))
+        self.bounded = True
+        if self.sample is not None and before.sample is not None:
+            for counter in ("exact", "variance", "unestimated"):
+                setattr(self.sample, counter, getattr(before.sample, counter))
+        elif self.sample is not None:
+            self.sample.exact = float(self.results)
 
     @property
     def results(self) -> int:
@@ -190,7 +227,8 @@ class LinkedState:
     @property
     def table_bytes(self) -> int:
         """Bytes of the tables, whose size is fixed, and of the small caches of a policy that chooses."""
-        return self.caches.bytes + (0 if self.follower is None else self.follower.bytes)
+        beside = [each for each in (self.follower, self.sample) if each is not None]
+        return self.caches.bytes + sum(each.bytes for each in beside)
 
     @property
     def count_bytes(self) -> int:
@@ -219,14 +257,14 @@ class LinkedState:
             check_buffered_triples(self.buffered, self.buffered_mask, self.terms, self.plan.patterns)
             columns, _ = columns_of(self.plan, self.buffered, self.buffered_mask, self.terms)
         running = None if self.follower is None else self.follower.policy
-        small = [] if self.follower is None else self.follower.small or []
         check_caches(self.caches, self.config.build(self.plan, running), rows, columns)
-        for each in small:
-            check_caches(each, each.config.build(self.plan), rows, columns)
+        for each in self._beside:
+            mine = each.running if self.sample is not None and each is self.sample.caches else None
+            check_caches(each, each.config.build(self.plan, mine), rows, columns)
 
     def check(self) -> None:
         """Assert every invariant of the store, the caches and the policy."""
-        for caches in (self.caches, *((self.follower and self.follower.small) or ())):
+        for caches in (self.caches, *self._beside):
             caches.check()
 
 

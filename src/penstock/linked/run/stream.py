@@ -12,12 +12,14 @@ import pyarrow as pa
 from penstock.budget import Bytes, Tuples
 from penstock.engine.policy_race import Choice
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
+from penstock.joins.estimate import RecallEstimate
 from penstock.linked.files import read_background
 from penstock.linked.language.parser import parse_query
 from penstock.linked.plan.plan import QueryPlan, plan_of
 from penstock.linked.plan.sharding import partition_variable, restricted
 from penstock.linked.plan.tree import Tree
 from penstock.linked.run.caches import LinkedConfig
+from penstock.linked.run.estimate import LEAST, PART
 from penstock.linked.run.follower import row_bytes
 from penstock.linked.run.operands import masks_of
 from penstock.linked.run.prepare import joins_of
@@ -32,8 +34,9 @@ from penstock.states.checks import looked_over
 if TYPE_CHECKING:
     from penstock.columns import Table
 
-VERSION = 2  # of what a snapshot of a query holds
+VERSION, BEFORE = 3, 2  # of what a snapshot of a query holds
 ROOM = 1 << 16  # rows that are held besides those in use
+SAMPLE_SHARE = 0.1  # of a budget in bytes, for the estimate of recall
 TEXT_BYTES = 96  # of the terms of a triple, about
 
 
@@ -181,8 +184,8 @@ class QueryState:
         )
         if isinstance(self.budget, Bytes):
             plan = config.plan()
-            return in_bytes(self.budget, config, plan, row_bytes(plan) + TEXT_BYTES)
-        return replace(config, limits=(self.budget.n,))
+            return in_bytes(self.budget, config, plan, row_bytes(plan) + TEXT_BYTES, SAMPLE_SHARE)
+        return replace(config, limits=(self.budget.n,), sample_tuples=max(LEAST, self.budget.n // PART))
 
     @property
     def totals(self) -> dict[str, int]:
@@ -221,14 +224,56 @@ class QueryState:
         self.options, self.policy, self.budget = options, fresh.policy, fresh.budget
         if old is None or old.buffered is None:  # a query of one pattern holds nothing
             return True
-        old.follower = None  # what only its small caches have is not needed any more
+        old.follower, sample, old.sample = (
+            None,
+            old.sample,
+            None,
+        )  # what only they have is not needed any more
         old.compact()
         order = np.lexsort((old.buffered.row, old.buffered.stream, old.buffered.start))
         buffered = old.buffered.take(order)
-        self.state = LinkedState(self._config(buffered, old.config.joins), old.terms)
+        self.state, old.sample = LinkedState(self._config(buffered, old.config.joins), old.terms), sample
         self.state.process(buffered, collect=False, mask=old.buffered_mask[order])
         self.state.count_on_from(old)
         return True
+
+    @property
+    def recall(self) -> RecallEstimate:
+        """The estimated share of the exact solutions that was found.
+
+        It comes from a sample of the triples, kept beside those of the budget. It is unknown if the sample is
+        too small to tell, and an upper bound once the query has gone on under another budget or policy.
+
+        >>> import penstock as ps
+        >>> text = "SELECT ?a ?b FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT (signed(?U - ?T) > 0)"
+        >>> state = ps.StreamQuery.parse(text).start(budget=ps.Tuples(1), policy="fifo")
+        >>> triples = {"s": [*"abcd"], "p": ["r"] * 4, "o": [5] * 4, "start": range(4)}
+        >>> state.process({"w": triples}).rows.num_rows, state.missed, str(state.recall)
+        (3, 3.0, '50.0 %')
+        """
+        return RecallEstimate(1.0) if self.state is None else self.state.recall()
+
+    @property
+    def missed(self) -> float | None:
+        """Estimated number of solutions that the exact query has in addition; None if unknown."""
+        return 0.0 if self.state is None else self.state.missed
+
+    @property
+    def variance(self) -> float:
+        """The variance of `missed`; 0 while all triples are in the sample."""
+        sample = None if self.state is None else self.state.sample
+        return 0.0 if sample is None else sample.variance
+
+    def guessed(self, late: int) -> float:
+        """How many results triples would have had that came too late and were left out, at a guess.
+
+        >>> import penstock as ps
+        >>> text = "SELECT ?a FROM STREAM w { ?a r ?x ?T . ?b r ?x ?U } CONTEXT ((?U - ?T) <= 1)"
+        >>> ps.StreamQuery.parse(text).start(budget="1000 tuples").guessed(late=3)
+        0.0
+        """
+        sample = None if self.state is None else self.state.sample
+        return 0.0 if sample is None or self.state is None else sample.guessed(late, self.state.matched)
 
     def snapshot(self) -> bytes:
         """The whole state as bytes: what cached tuples refer to, and no more."""
@@ -247,9 +292,14 @@ class QueryState:
             "held": None if state.buffered is None else vars(state.buffered),
             "mask": state.buffered_mask,
             "terms": state.terms.stored,
+            "bounded": state.bounded,
             "counters": (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds),
         }
-        parts = state.caches.parts, state.follower and state.follower.parts
+        parts = (
+            state.caches.parts,
+            state.follower and state.follower.parts,
+            state.sample and state.sample.parts,
+        )
         return snapshots.pack(state.config, None, parts, extra)
 
     @classmethod
@@ -261,7 +311,7 @@ class QueryState:
             raise SnapshotError("The snapshot is of another operator: it has no options of a query.")
         with looked_over():
             found = extra.get("version", 1)
-            if found != VERSION:
+            if found not in (BEFORE, VERSION):
                 raise SnapshotError(
                     f"The query's snapshot has version {found}; this Penstock reads {VERSION}."
                 )
@@ -270,12 +320,15 @@ class QueryState:
             restored.planned = extra["planned"]
             if isinstance(config, _Empty):
                 return restored
-            caches, follower = parts
+            caches, follower, *sample = parts
             state = LinkedState(config, Terms.from_stored(extra["terms"]))
             if state.follower is not None:
                 state.follower.parts = follower
                 state.caches.running = state.follower.policy
             state.caches.parts = caches
+            if state.sample is not None and sample and sample[0] is not None:
+                state.sample.parts = sample[0]
+            state.bounded = extra.get("bounded", False)
             state.buffered = None if extra["held"] is None else Triples(**extra["held"])
             state.buffered_mask = extra["mask"]
             (state.late_dropped, state.single, state.matched, state.unmatched, state.seconds) = extra[

@@ -40,6 +40,8 @@ ALLOCATIONS = ("unified", "equal", "proportional")
 EVENTS = ("evicted", "expired", "dropped")
 MOST = 50_000_000  # tuples of a run without a limit
 PROBE = 4_097
+FEW = 256
+FEWEST_SAMPLED = 16  # tuples; a smaller sample says nothing
 
 
 @dataclass(frozen=True)
@@ -230,9 +232,22 @@ def _limited(budget: Budget, allocation: str, config: LinkedConfig, need: _Need)
     return dataclasses.replace(config, limits=tuple(int(share) for share in apportion(tuples, weights)))
 
 
-def in_bytes(budget: Bytes, config: LinkedConfig, plan: QueryPlan, row: float) -> LinkedConfig:
-    """The config with the most tuples whose tables, scores, counts and rows a budget in bytes holds."""
-    policy = config.policy
+def in_bytes(
+    budget: Bytes, config: LinkedConfig, plan: QueryPlan, row: float, sample: float = 0.0
+) -> LinkedConfig:
+    """The config with the most tuples whose tables, scores, counts and rows a budget in bytes holds.
+
+    The sample from which recall is estimated may take a share of it.
+    """
+    policy, reserved = config.policy, int(sample * budget.n)
+    if sample:
+        bare = dataclasses.replace(config, policy=get("fifo"), limits=(1,))
+        per_tuple = [
+            bytes_of(*dataclasses.replace(bare, limits=(n,)).build(plan, bare.policy)) for n in (1, 257)
+        ]
+        kept = int((reserved - per_tuple[0]) / ((per_tuple[1] - per_tuple[0]) / 256 + row))
+        config = dataclasses.replace(config, sample_tuples=kept if kept >= FEWEST_SAMPLED else 0)
+        reserved = reserved if config.sample_tuples else 0
     policies: list[Policy | None] = [None]
     if policy.counts_keys:
         share = COUNT_SHARE / 2 if policy.chooses else COUNT_SHARE
@@ -244,7 +259,7 @@ def in_bytes(budget: Bytes, config: LinkedConfig, plan: QueryPlan, row: float) -
     def size(config: LinkedConfig, tuples: int, policies: list[Policy | None]) -> float:
         limited = dataclasses.replace(config, limits=(tuples,))
         built = max(bytes_of(*limited.build(plan, policy)) for policy in policies)
-        return built + (config.choosing_bytes or 0) + tuples * row
+        return built + (config.choosing_bytes or 0) + tuples * row + reserved
 
     def most(config: LinkedConfig, policies: list[Policy | None]) -> int:
         least = size(config, 1, policies)

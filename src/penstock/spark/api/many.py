@@ -14,6 +14,7 @@ from penstock.budget import Tuples, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.errors import BudgetError, PenstockError
 from penstock.joins.many_arrivals import Joins
+from penstock.joins.many_stream import SAMPLE_LEAST, SAMPLE_PER_TUPLE
 from penstock.policies import get
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
@@ -142,6 +143,7 @@ def bounded_join_many(
         key_types=tuple(name for mine, kinds in keyed for name in names_of(mine, kinds, spark)),
         key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
         column_types=tuple(types_of(frame) for frame in frames),
+        sample_bytes=max(SAMPLE_LEAST, SAMPLE_PER_TUPLE * given.n) // count,
     )
     with ahead():  # rejects what cannot work, and puts the kernels on disk before workers need them
         spec.start().warm()

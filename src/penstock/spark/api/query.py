@@ -57,8 +57,10 @@ def stream_query(
         The number of states that divide the work, by the value of a variable that all patterns have;
         default: the shuffle partitions, or one if there is no such variable.
     name
-        Name of the observed metrics: triples, late, skipped, results, evicted and held; and `choices` if the
-        policy follows others: per bucket, the running policy, since when, and the estimates for each.
+        Name of the observed metrics: triples, late, skipped, results, evicted and held; `missed`, the
+        estimated number of results that were missed, with `unestimated`, `guessed` and `variance`
+        (`PipelineMonitor` shows the recall that follows from them); and `choices` if the policy follows
+        others: per bucket, the running policy, since when, and the estimates for each.
 
     Returns
     -------

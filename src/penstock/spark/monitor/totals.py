@@ -132,7 +132,7 @@ class RunningTotals:
     def late_advice(self) -> str | None:
         """Return advice if more than 2 % of the rows of a batch were late."""
         if not self._late_batches:
-            return None
+            return self._unknown_advice()
         batch, share = self._late
         others = (
             f" Many were late in {self._late_batches - 1} earlier batches too."
@@ -147,6 +147,16 @@ class RunningTotals:
             f"In batch {batch}, {100 * share:.0f} % of the rows came late, after their partners may "
             f"have expired.{others}{bound} Write files in order of time, read fewer of them at once "
             "(maxFilesPerTrigger), or raise lateness= or the delay of the watermark."
+        )
+
+    def _unknown_advice(self) -> str | None:
+        """Return advice if few rows were late, and yet recall is unknown for them."""
+        late = self._sums.unestimated
+        if not late or recall_of(self._sums).value is not None:
+            return None
+        return (
+            f"Recall is unknown: {late:,} rows came too late to know what they missed, and their keys have "
+            "many results. Write files in order of time, or raise lateness= or the delay of the watermark."
         )
 
     def _hot_advice(self) -> str | None:
@@ -172,7 +182,14 @@ def recall_of(figures: JoinFigures) -> RecallEstimate:
     >>> print(recall_of(figures))
     at most 75.0 %
     """
-    return estimate_recall(figures.results, figures.missed, figures.unestimated, _came(figures))
+    return estimate_recall(
+        figures.results,
+        figures.missed,
+        figures.unestimated,
+        _came(figures),
+        guessed=figures.guessed,
+        variance=figures.variance,
+    )
 
 
 def late_share(figures: JoinFigures) -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SIDES = ("left", "right")
 JOIN_METRIC = "join"  # the one observed metric of a join: a row with the sums, and the buckets one by one
+QUERY_METRIC = "triples"  # which only a stream query counts
 PER_STREAM = ("arrived", "evicted", "buffered")
 MOST = ("peak_bytes", "budget_rows", "budget_bytes")
 
@@ -94,6 +95,8 @@ class JoinFigures(Figures):
     results: int = 0
     missed: float | None = 0.0  # estimated number of results that were missed; None: unknown
     unestimated: int = 0  # rows that may have missed more, because they were too late for the estimate
+    guessed: float = 0.0  # results that those rows would have if their keys were as frequent as lately
+    variance: float = 0.0  # of `missed`, where it is estimated from a sample of the keys
     evicted: dict[str, int] = field(default_factory=_zeros)
     expired: int = 0
     dropped: int = 0
@@ -206,7 +209,18 @@ def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
     row = progress["observedMetrics"].get(name)
     if is_lookup(row):
         return {"missed": None}
-    if row is None or row[JOIN_METRIC] is None:
+    if row is None:
         return None
-    figures = row[JOIN_METRIC]  # a row in a listener's event, a dict in what a query tells of the past
-    return figures.asDict(recursive=True) if hasattr(figures, "asDict") else dict(figures)
+    # A row in a listener's event, a dict in what a query tells of the past.
+    whole = row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
+    if QUERY_METRIC in whole:
+        return _of_query(whole)
+    figures = whole.get(JOIN_METRIC)
+    return None if figures is None else dict(figures)
+
+
+def _of_query(row: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a stream query as those of a join of one stream, its triples; buckets are not known."""
+    renamed = {QUERY_METRIC: "arrived", "evicted": "evicted", "held": "buffered"}
+    figures = {name: value for name, value in row.items() if name not in renamed and name != "choices"}
+    return figures | {f"{name}_{QUERY_METRIC}": row[old] or 0 for old, name in renamed.items()}

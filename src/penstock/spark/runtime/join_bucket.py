@@ -39,6 +39,7 @@ LEFT, RIGHT = 0, 1
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
 EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
+ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
 
@@ -59,7 +60,7 @@ class JoinBucket(Bucket):
         """Run a batch; return the results, and with `emit="all"` the rows that left or were late."""
         figures = self.figures = self.spec.figures()
         figures.skipped = batch.skipped
-        before = self.state.totals() | {"missed": self._missed(), "unestimated": self._unestimated()}
+        before = self.state.totals() | self._estimate()
         parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
         self._follow_watermark(batch.watermark)
         counts = [len(part[0]) for part in parts]
@@ -131,13 +132,9 @@ class JoinBucket(Bucket):
         state.warns = False  # workers do not: `crowded` is among the figures
         return state
 
-    def _missed(self) -> float | None:
-        """Estimated number of missed results; None if unknown."""
-        return float(self.state.missed)
-
-    def _unestimated(self) -> int:
-        """Rows that may have missed more than `_missed` counts."""
-        return int(self.state.unestimated)
+    def _estimate(self) -> dict[str, float]:
+        """What the estimate of recall is made of, so far."""
+        return {name: getattr(self.state, name) for name in ESTIMATE}
 
     def _crowded(self) -> bool:
         """Whether a sample that should be unbiased is not."""
@@ -232,10 +229,9 @@ class JoinBucket(Bucket):
         figures, after = self.figures, self.state.totals()
         for name in ("results", "expired", "dropped", "late"):
             setattr(figures, name, after[name] - before[name])
-        missed = self._missed()
-        figures.missed = None if missed is None else missed - before["missed"]
+        for name, total in self._estimate().items():
+            setattr(figures, name, total - before[name])
         figures.crowded = int(self._crowded())
-        figures.unestimated = self._unestimated() - before["unestimated"]
         evicted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
         figures.evicted = dict(zip(self.spec.streams, evicted, strict=True))
         self._uncounted = [0] * len(evicted)

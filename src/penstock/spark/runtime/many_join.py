@@ -16,7 +16,7 @@ from penstock.policies import Policy
 from penstock.spark.runtime.join_bucket import CHUNK, JoinBucket, latest
 from penstock.spark.runtime.join_spec import JoinSide, StreamsSpec
 from penstock.spark.runtime.operator import fixed_types, seed_of
-from penstock.spark.runtime.packer import CHECK, KEY
+from penstock.spark.runtime.packer import CHECK, KEY, TIME
 from penstock.window import Window
 
 JOIN = "_join"  # the column that says which of several joins a result is of
@@ -33,17 +33,13 @@ class ManyBucket(JoinBucket):
         log, times = fresh.take_over(old)
         return log, times
 
-    def _missed(self) -> None:
-        """None: a sketch of pairs cannot estimate how many combinations were lost."""
-
-    def _unestimated(self) -> int:
-        return 0
-
     def _crowded(self) -> bool:
         return False
 
     def _drop_behind(self, side: int, table: pa.Table) -> None:
         self.figures.behind_watermark += table.num_rows
+        stream = np.full(table.num_rows, side)
+        self.state.miss(stream, self._keys(side, table), table[TIME].to_numpy())
 
     @property
     def _sized(self) -> bool:
@@ -109,6 +105,7 @@ class ManySpec(StreamsSpec):
     dtype: str
     event_time: str | None
     emit: str = "results"
+    sample_bytes: int | None = None  # of one bucket, for the estimate of recall
     key_types: tuple[str, ...] = ()  # in which keys are compared, join by join
     key_words: str = ""  # how, where that has changed since states were first written
     column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
@@ -168,6 +165,7 @@ class ManySpec(StreamsSpec):
             seed=self.seed,
             unit=self.unit,
             dtype=self.dtype,
+            sample_bytes=self.sample_bytes,
         )
         state.unit_watch = state.late_watch = None  # the driver warns, not every worker
         return state

@@ -54,6 +54,10 @@ class QueryFigures(Figures):
     late: int = 0  # behind the lateness: dropped
     skipped: int = 0  # without a time or a term
     results: int = 0
+    missed: float = 0.0  # estimated number of results that were missed
+    unestimated: int = 0  # triples that may have missed more: late ones, or all if nothing is known
+    guessed: float = 0.0  # results that these would have if they had as many as the others
+    variance: float = 0.0  # of `missed`, which is estimated from a sample of the triples
     evicted: int = 0
     held: int = 0
     choice: dict[str, Any] | None = None  # which policy runs, where one is followed; not a counter
@@ -151,7 +155,10 @@ class QueryBucket(TimeOrderedBucket):
         self.figures = QueryFigures(triples.num_rows, skipped=batch.skipped, evicted=self._uncounted)
         self._uncounted = 0
         due = self.release(triples, batch.latest)
-        return [] if due is None else self._found(_in_order(due.rows, self.spec), quiet)
+        found = [] if due is None else self._found(_in_order(due.rows, self.spec), quiet)
+        self.figures.unestimated += self.figures.late
+        self.figures.guessed = self.state.guessed(self.figures.late)
+        return found
 
     def process_sorted(self, rows: pa.Table) -> list[pa.Table]:
         """Triples that are sorted already."""
@@ -166,10 +173,15 @@ class QueryBucket(TimeOrderedBucket):
         parts = {}
         for number in np.unique(triples[STREAM].to_numpy()).tolist():
             parts[names[number]] = triples.filter(pc.equal(triples[STREAM], number)).drop_columns([STREAM])
-        before = self.state.totals.get("evicted", 0)
+        before, missed, variance = self.state.totals.get("evicted", 0), self.state.missed, self.state.variance
         found = self.state.process(parts, collect=not quiet).rows
         self.figures.results += 0 if found is None else found.num_rows
         self.figures.evicted += self.state.totals["evicted"] - before
+        if self.state.missed is None or missed is None:
+            self.figures.unestimated += triples.num_rows
+        else:
+            self.figures.missed += self.state.missed - missed
+            self.figures.variance += self.state.variance - variance
         self.figures.held = self.state.totals["buffered"]
         self.figures.choice = None if self.state.choice is None else asdict(self.state.choice)
         return [as_texts(found, set(self.state.query.time_variables))] if found else []

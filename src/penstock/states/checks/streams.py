@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.engine import result_sample as sampling
+from penstock.engine import window_counts as counting
 from penstock.engine.join_loop import Batch
 from penstock.engine.loss_sketch import Sketch
 from penstock.engine.many_index import (
@@ -28,6 +30,7 @@ from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM
 from penstock.snapshots.array_checks import (
     FAR,
     check_hash,
+    check_lists,
     check_numbers,
     check_same,
     check_shapes,
@@ -64,6 +67,33 @@ def check_sketch(sketch: Sketch, store: Store, fresh: Sketch) -> None:
     check_same(sketch.span, fresh.span, "the span of a pane")
     for numbers in (sketch.missed, sketch.extent, sketch.forgotten):
         check_numbers(numbers, "an estimate")
+
+
+def check_sample(sample: sampling.ResultSample, fresh: sampling.ResultSample) -> None:
+    """Whether every node of a sample of keys is in one list, and every key in its bucket."""
+    check_shapes(sample, fresh, "the sample of keys")
+    check_same(sample.behind, fresh.behind, "the lateness")
+    check_within(sample.meta, 0, FAR, "a counter")
+    for numbers in (sample.numbers, sample.times, sample.progress, sample.floor, sample.forgotten):
+        check_numbers(numbers, "a time")
+    for numbers in (sample.level, sample.missed):
+        check_numbers(numbers, "an estimate")
+    high, free = int(sample.meta[HIGH_KEY]), int(sample.meta[FREE_KEY])
+    used = check_hash(sample.buckets, sample.k32[:, LINK], sample.k64[:, KEY], free, high)
+    sound((sample.k64[used, KEY] >= 0).all() and len(used) == sample.meta[sampling.KEYS], "a key is lost")
+    unused = np.setdiff1d(np.arange(1, high + 1), used)
+    sound((sample.k64[unused, KEY] == -1).all(), "a key is free and in use")
+    last = int(sample.meta[counting.HIGH_NODE])
+    sound(last < len(sample.nodes), "more nodes than there is room for")
+    parts = np.arange(sample.scheme.stream.shape[1]) * counting.LIST_WIDTH + counting.LISTS
+    places = counting.FIRST, counting.INSIDE, counting.LAST
+    ends = {at: sample.k32[used[:, None], parts + at] for at in places}
+    for nodes in ends.values():
+        check_within(nodes, 0, last, "a node")
+    heads = np.append(ends[counting.FIRST].ravel(), sample.meta[counting.FREE_NODE]).astype(np.int64)
+    links = sample.nodes[: last + 1, counting.NEXT].astype(np.int64)
+    check_lists(heads, links, np.arange(1, last + 1), "nodes")
+    sound(((ends[counting.LAST] > 0) == (ends[counting.FIRST] > 0)).all(), "a list of nodes has no end")
 
 
 def check_open(batch: Any, empty: Batch, sized: bool) -> None:
