@@ -194,6 +194,10 @@ class BiasedSampleWarning(PenstockWarning):
     """`drop_rate="unbiased"` is used on streams for which its assumptions do not hold."""
 
 
+class SparkSetupWarning(PenstockWarning):
+    """A Spark session does not let an option be set that a query needs, or needs to be fast."""
+
+
 class UnitWarning(PenstockWarning):
     """Numeric times look like seconds (or another unit) since 1970, but are read in a different unit."""
 

@@ -7,35 +7,39 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.errors import PySparkException
-
 from penstock import __version__
-from penstock.errors import PenstockError, SparkSetupError
+from penstock.errors import SparkSetupError, SparkSetupWarning, warn_user
 
-NEEDED = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "the state of a bounded join lives in RocksDB",
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": (
-        "true",
-        "without it every batch would upload the whole state",
-    ),
-}
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 def prepare(session: Any) -> None:
-    """Set what a stateful query needs; an error in one sentence where the session forbids it."""
-    for name, (value, reason) in NEEDED.items():
-        if session.conf.get(name, None) == value:
-            continue
-        try:
-            session.conf.set(name, value)
-        except Exception as error:
-            raise PenstockError(
-                f"Start the Spark session with {name}={value}: {reason}, and this session does not let it be "
-                f"set ({str(error).splitlines()[0]})."
-            ) from error
+    """Set what a stateful query needs; warn where the session does not let it be set.
+
+    A platform's own RocksDB provider is as good as Spark's.
+
+    >>> from penstock.spark.runtime.session import prepare
+    >>> prepare(spark)
+    >>> spark.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2]
+    'RocksDBStateStoreProvider'
+    """
+    if "rocksdb" not in session.conf.get(PROVIDER, "").lower():
+        _set(session, PROVIDER, ROCKSDB, "Spark keeps the state of Python operators in RocksDB only")
+    if session.conf.get(CHANGELOG, "").lower() != "true":
+        _set(session, CHANGELOG, "true", "without it every batch uploads the whole state")
+
+
+def _set(session: Any, name: str, value: str, reason: str) -> None:
+    try:
+        session.conf.set(name, value)
+    except Exception as error:  # of Py4J, Spark, Connect or the platform
+        warn_user(
+            f"This session does not let {name} be set ({str(error).splitlines()[0]}). Start it with "
+            f"{name}={value}: {reason}.",
+            SparkSetupWarning,
+        )
 
 
 def partitions(session: Any) -> int:
@@ -82,10 +86,7 @@ def worker_version(batches: Iterator[Any]) -> Iterator[Any]:
 
 def _name_of(session: Any) -> str:
     """What tells sessions with workers of their own apart; those of one application share them."""
-    try:
-        return str(session.sparkContext.applicationId)
-    except (PySparkException, AttributeError):  # Spark Connect has no context
-        return str(session.session_id)
+    return str(session.conf.get("spark.app.id", ""))
 
 
 def _reason(error: str) -> str:
