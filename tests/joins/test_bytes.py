@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.arrays import table_bytes
 from penstock.engine.store import P_BYTES, P_LIVE, P_USED
+from penstock.joins.growth import rooms_of
 from penstock.payload import row_bytes
 from tests.joins.agreement import online
 
@@ -324,10 +325,10 @@ def test_sketch_and_exact_counts_agree_while_there_is_room() -> None:
     }
     options: dict[str, Any] = {"within": 500, "policy": "prob", "allocation": "equal"}
     in_bytes = started(ps.WindowJoin(budget=ps.Bytes(64 * KIB), **options))
-    limit = in_bytes.config.capacities
+    first = in_bytes.process(*batch.values(), np.zeros(n, np.int64), collect=True, log=True)
+    limit = rooms_of(in_bytes.store)  # as far as the tables have grown
     in_tuples = ps.WindowJoin(budget=ps.Tuples(sum(limit)), **options).start()
     assert limit[0] - limit[1] in (0, 1)
-    first = in_bytes.process(*batch.values(), np.zeros(n, np.int64), collect=True, log=True)
     second = in_tuples.process(*batch.values(), collect=True, log=True)
     assert first.pairs.tolist() == second.pairs.tolist()
     assert first.log.tolist() == second.log.tolist()
