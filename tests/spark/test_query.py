@@ -203,7 +203,7 @@ def test_figures_have_what_was_missed() -> None:
     """Added up over batches, a restart between them; the monitor makes a recall of them."""
     frame = readings(600, seed=9)
     parts = [packed(frame.iloc[i : i + 100]) for i in range(0, 600, 100)]
-    spec = replace(SPEC, budget=ps.Tuples(6), policy="fifo")
+    spec = replace(SPEC, budget=ps.Tuples(2), policy="fifo")
     whole, small = QueryBucket(SPEC), QueryBucket(spec)
     exact, totals = 0, RunningTotals()
     for number, part in enumerate(parts):
@@ -218,7 +218,7 @@ def test_figures_have_what_was_missed() -> None:
     assert found["results"] + found["missed"] == pytest.approx(exact)
     assert found["recall"] == pytest.approx(found["results"] / exact)
     assert found["results"] < exact
-    assert (found["arrived_triples"], found["buffered_triples"]) == (600, 6)
+    assert (found["arrived_triples"], found["buffered_triples"]) == (600, 2)
     assert not found["recall_at_most"]
     late = packed(frame.iloc[:100])
     small.process(late)

@@ -220,7 +220,8 @@ def figures_of(progress: Any, name: str = "penstock") -> dict[str, Any] | None:
 
 
 def _of_query(row: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a stream query as those of a join of one stream, its triples; buckets are not known."""
+    """The figures of a stream query as those of a join of one stream, its triples, in one bucket."""
     renamed = {QUERY_METRIC: "arrived", "evicted": "evicted", "held": "buffered"}
     figures = {name: value for name, value in row.items() if name not in renamed and name != "choices"}
-    return figures | {f"{name}_{QUERY_METRIC}": row[old] or 0 for old, name in renamed.items()}
+    figures |= {f"{name}_{QUERY_METRIC}": row[old] or 0 for old, name in renamed.items()}
+    return figures | {"buckets": [{"bucket": 0} | figures]}

@@ -35,6 +35,7 @@ from penstock.snapshots.array_checks import (
     check_same,
     check_shapes,
     check_within,
+    followed,
     sound,
 )
 from penstock.states.checks.orders import check_queue
@@ -93,6 +94,9 @@ def check_sample(sample: sampling.ResultSample, fresh: sampling.ResultSample) ->
     heads = np.append(ends[counting.FIRST].ravel(), sample.meta[counting.FREE_NODE]).astype(np.int64)
     links = sample.nodes[: last + 1, counting.NEXT].astype(np.int64)
     check_lists(heads, links, np.arange(1, last + 1), "nodes")
+    free_nodes = int(sample.meta[counting.FREE_NODE])
+    unused_nodes = len(followed(free_nodes, links, "nodes")) if free_nodes else 0
+    sound(sample.meta[counting.NODES] == last - unused_nodes, "the number of nodes is another")
     sound(((ends[counting.LAST] > 0) == (ends[counting.FIRST] > 0)).all(), "a list of nodes has no end")
 
 
