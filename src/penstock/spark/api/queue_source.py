@@ -11,19 +11,26 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import QueueError, hint
 from penstock.queues.client import QueueClient
 from penstock.spark.runtime.session import check_workers
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError as error:
+    raise QueueError(
+        f"Queues as a source of Spark need PySpark 4.2; this is {pyspark.__version__}."
+    ) from error
 
 OPTIONS = ("location", "queue", "token", "roots", "maxRowsPerTrigger", "partitions")
 FEW = 20_000  # rows; a partition with fewer is not worth a task
