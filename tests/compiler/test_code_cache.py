@@ -65,7 +65,9 @@ print(found, sum(best_age.stats.cache_hits.values()), sum(best_age.stats.cache_m
 """
 
 
-def run(code: str, cwd: Path, *path: Path, **environment: str) -> tuple[str, str]:
+def run(
+    code: str, cwd: Path, *path: Path, launcher: tuple[str, ...] = (), **environment: str
+) -> tuple[str, str]:
     """What a new process in another folder prints, and what it warns of."""
     given = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     given |= {
@@ -73,7 +75,12 @@ def run(code: str, cwd: Path, *path: Path, **environment: str) -> tuple[str, str
         "PENSTOCK_TIER": "compiled",
     } | environment
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, env=given, capture_output=True, text=True, timeout=300
+        [*launcher, sys.executable, "-c", code],
+        cwd=cwd,
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip(), done.stderr
@@ -293,3 +300,69 @@ def test_a_given_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert found == "4.0 0 1"
     assert warned.count("CacheFolderWarning") == 1
     assert f"PENSTOCK_CACHE_DIR={taken} cannot" in warned
+
+
+def as_a_user() -> tuple[str, ...]:
+    """What to start a process with, so that it may not write what is read-only; root may."""
+    if os.geteuid() != 0:
+        return ()
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may write everything, and there is no setpriv to change that")
+    return "setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"
+
+
+@pytest.mark.parametrize("option", ["PENSTOCK_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_kernels_in_a_folder_that_can_only_be_read(option: str, tmp_path: Path) -> None:
+    """They are used, as those of an image are, and what they lack is kept elsewhere."""
+    launcher = as_a_user()
+    warm = tmp_path / "warm" if option == "PENSTOCK_CACHE_DIR" else tmp_path / "warm" / "penstock" / "kernels"
+    given = {"PENSTOCK_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "own"), "TMPDIR": str(tmp_path)}
+    given |= {option: str(tmp_path / "warm")}
+    assert run(OURS, tmp_path, **given)[0] == "4.0 0 1"
+    before = times_in(warm)
+    warm.chmod(0o555)
+    try:
+        found, warned = run(OURS, tmp_path, launcher=launcher, **given)
+        assert (found, warned) == ("4.0 1 0", "")
+        ages = OURS + "best_age(np.array([1]), 1); print(sum(best_age.stats.cache_misses.values()))"
+        assert run(ages, tmp_path, launcher=launcher, **given)[0].splitlines() == ["4.0 1 0", "1"]
+        assert run(ages, tmp_path, launcher=launcher, **given)[0].splitlines() == ["4.0 1 0", "0"]
+    finally:
+        warm.chmod(0o755)
+    assert times_in(warm) == before
+
+
+INTERRUPTED = """
+import os, signal
+
+import numpy as np
+from numba.core.registry import cpu_target
+
+from penstock.structures.age_curves import best_age
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may ignore it
+codegen, before = cpu_target.target_context.codegen(), []
+library = codegen._library_class
+
+
+def interrupted(*given):
+    if not before:
+        before.append(True)
+        os.kill(os.getpid(), signal.SIGINT)
+    return library._object_compiled_hook(*given)
+
+
+# What LLVM calls when it has made code, and when it looks for code that is there.
+codegen._engine.set_object_cache(interrupted, library._object_getbuffer_hook)
+try:
+    best_age(np.array([1.0, 5.0, 0.0]), 2.0)
+except KeyboardInterrupt:
+    print("interrupted")
+print(best_age(np.array([1.0, 5.0, 0.0]), 2.0))
+"""
+
+
+def test_an_interrupt_while_code_is_made_is_not_lost(tmp_path: Path) -> None:
+    found, said = run(INTERRUPTED, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path / "kernels"))
+    assert found.splitlines() == ["interrupted", "4.0"]
+    assert said == ""

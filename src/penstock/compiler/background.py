@@ -55,14 +55,16 @@ def _start() -> subprocess.Popen[bytes]:
     global _process
     if _process is None or _process.poll() is not None:
         _end()
-        from penstock.compiler.code_cache import folder
+        from penstock.compiler.code_cache import folder, read_only
 
+        # Folders that can only be read follow from the same environment.
+        given = {} if read_only() else {"PENSTOCK_CACHE_DIR": str(folder())}
         _process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"PENSTOCK_CACHE_DIR": str(folder()), "PYTHONPATH": os.pathsep.join(sys.path)},
+            env=os.environ | given | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )
     return _process
 

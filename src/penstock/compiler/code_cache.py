@@ -20,6 +20,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import itertools
 import os
 import pickle
 import sys
@@ -66,29 +67,36 @@ def folder() -> Path:
     """The folder of the compiled kernels: the first of these that can be written.
 
     `PENSTOCK_CACHE_DIR`, `penstock` below `NUMBA_CACHE_DIR`, `penstock/kernels` below `XDG_CACHE_HOME` or the
-    user's `.cache`, and a temporary folder of the user's, with a warning.
+    user's `.cache`, and a temporary folder of the user's. There is a warning where the one that was given
+    cannot be written, and has no kernels to read either (see `read_only`).
     """
-    refused = None
-    for path in _candidates():
-        if _can_write(path):
-            if refused is not None:
-                warnings.warn(
-                    f"Penstock keeps compiled kernels in {path}, since PENSTOCK_CACHE_DIR={refused} cannot "
-                    "be written; set it to a folder that can be.",
-                    CacheFolderWarning,
-                    stacklevel=2,
-                )
-            return path
-        if os.environ.get("PENSTOCK_CACHE_DIR"):
-            refused = refused or path
-    path = _temporary()
-    warnings.warn(
-        f"Penstock keeps compiled kernels in {path}, because no other folder is writable; they are compiled "
-        "again when it is deleted. Set PENSTOCK_CACHE_DIR to a writable folder.",
-        CacheFolderWarning,
-        stacklevel=2,
-    )
-    return path
+    path = next(filter(_can_write, _candidates()), None)
+    found = path or _temporary()
+    given = os.environ.get("PENSTOCK_CACHE_DIR")
+    if read_only():
+        return found
+    if given and Path(given).absolute() != found:
+        _warn(
+            f"Penstock keeps compiled kernels in {found}, since PENSTOCK_CACHE_DIR={given} cannot be "
+            "written; set it to a folder that can be."
+        )
+    elif path is None:
+        _warn(
+            f"Penstock keeps compiled kernels in {found}, because no other folder is writable; they are "
+            "compiled again when it is deleted. Set PENSTOCK_CACHE_DIR to a writable folder."
+        )
+    return found
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, CacheFolderWarning, stacklevel=3)
+
+
+@functools.cache
+def read_only() -> tuple[Path, ...]:
+    """The folders before `folder()` that have kernels but cannot be written, such as those of an image."""
+    refused = itertools.takewhile(lambda path: not _can_write(path), _candidates())
+    return tuple(path for path in refused if any(path.glob("*.nbc")))
 
 
 def _candidates() -> Iterator[Path]:
@@ -142,7 +150,7 @@ class CodeCache(_Cache):
         if sig not in self._paths:
             self._paths[sig] = self._path(sig, target_context.codegen())
         path = self._paths[sig]
-        return path is not None and path.exists()
+        return path is not None and any(each.exists() for each in _copies(path))
 
     @contextlib.contextmanager
     def alone(self, sig: Any, target_context: Any) -> Iterator[None]:
@@ -184,12 +192,13 @@ class CodeCache(_Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled code for a signature, or None."""
         path = self._path(sig, target_context.codegen()) if self._enabled else None
-        payload = _read(path) if path is not None else None
-        if path is None or payload is None:
-            return None
-        touched.add(path)
-        _offer_symbols(target_context)
-        return self._unpack(target_context, payload)
+        for copy in _copies(path) if path is not None else ():
+            payload = _read(copy)
+            if payload is not None:
+                touched.add(copy)
+                _offer_symbols(target_context)
+                return self._unpack(target_context, payload)
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code; where it cannot be kept, the next process compiles again."""
@@ -233,6 +242,13 @@ class CodeCache(_Cache):
         ]
         key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         return folder() / f"{self._title()}-{key}.nbc"
+
+
+def _copies(path: Path) -> Iterator[Path]:
+    """Where the code for a file of `folder()` may be: there, or in a folder that can only be read."""
+    yield path
+    for each in read_only():
+        yield each / path.name
 
 
 def _offer_symbols(target_context: Any) -> None:

@@ -49,6 +49,7 @@ from numba.core.untyped_passes import (
 )
 
 from penstock.compiler.code_cache import CodeCache
+from penstock.compiler.interrupts import interrupts_wait_for
 from penstock.compiler.notice import count
 
 Implementations = Callable[[type], Iterable[Any]]  # see `CodeCache`
@@ -349,6 +350,8 @@ class Whole(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """The machine code for this signature; compiled, or loaded, unless it is there."""
+        context: Any = self.targetctx
+        interrupts_wait_for(context.codegen()._engine)
         with _no_collection():
             return super().compile(sig)
 
