@@ -296,7 +296,11 @@ def test_counts_in_a_budget_of_bytes(policy: str) -> None:
         for i in range(0, n, 1_000)
     )
     state.snapshot()
-    assert found > 0.9 * sized.stats.results
+    # The texts of terms count as well, so there are fewer tuples than in a run over all triples.
+    tuples = ps.Tuples(_inside(state).config.limits[0])
+    exact = query.run({"w": table}, budget=tuples, policy=policy, collect=False, exact=False)
+    assert found >= 0.95 * exact.stats.results > 0
+    assert tuples.n > 0.85 * sized.stats.budget
     assert len(_inside(state).terms) < 2_000
 
 

@@ -223,7 +223,7 @@ def _stress(state: JoinState, feed: Feed, batch: int) -> None:
 
 def check_bytes(policy: Policy, step: str = "arrival", limit: int = TESTED_BYTES, rows: int = 600) -> None:
     """Tables, scores, counts and payload together never exceed a budget in bytes."""
-    feed = random_feed(rows, 6, keys=40, largest=3_000)
+    feed = random_feed(rows, 6, keys=40, largest=8_000)  # several times what fits
     state = make_join(policy, step, Bytes(limit)).start()
     for start in range(0, len(feed), 25):
         state.process(*feed.cut(start, start + 25))
