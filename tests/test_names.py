@@ -19,6 +19,7 @@ MANY_PARAMETERS = {
     "cli/lookup.py:enrich",
     "cli/plan.py:plan",
     "joins/many.py:join_many",
+    "joins/many_stream.py:start_many",
     "joins/optimal.py:follow_decisions",
     "joins/plan.py:plan",
     "linked/query.py:StreamQuery.run",

@@ -65,7 +65,8 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
 
     def __init__(self, config: ManyConfig) -> None:
         super().__init__(config)
-        self.flow, self.sample = config.build_flow(), config.build_sample()
+        self.flow = config.build_flow()
+        self.sample = config.build_sample()._replace(scheme=self.index.scheme)
         self.store.clock[:] = beginning(config.time_dtype)
 
     def advance(self, *reached: float | None) -> None:
@@ -165,7 +166,8 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
         watch, self.late_watch = self.late_watch, None
         self._estimates = False
         log = self.process(store.t32[slots, STREAM], key, time, store.t64[slots, ROW], log=True).log
-        self._estimates, self.sample = True, continued(self.sample, other.sample)
+        self._estimates = True
+        self.sample = continued(self.sample, other.sample)._replace(scheme=self.index.scheme)
         self.store.meta[SO_FAR] = store.meta[SO_FAR]
         self.store.meta[GONE] += store.meta[GONE]
         self.index.found[:] = index.found
