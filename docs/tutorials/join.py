@@ -1,9 +1,10 @@
 # %% [markdown]
 # # A join in a burst
 #
-# Two streams of a shop: products *shown* and products *clicked*. A click belongs to a showing of the same product that is
-# at most five seconds away. Most of the time there are 40 rows a second on each side, but twice in this minute there are
-# fifteen times as many. What does that do to the memory of the join, and what does a budget cost?
+# Two streams of a shop: products *shown* and products *clicked*. A click belongs to a showing of the same
+# product that is at most five seconds away. Most of the time there are 40 rows a second on each side, but
+# twice in this minute there are fifteen times as many. What does that do to the memory of the join, and what
+# does a budget cost?
 
 # %%
 import numpy as np
@@ -18,8 +19,8 @@ shown.head(3)
 # %% [markdown]
 # ## Without a limit
 #
-# The exact join keeps every row until its window has passed. `log=True` notes when each row leaves, so that the number of
-# buffered rows can be drawn over time.
+# The exact join keeps every row until its window has passed. `log=True` notes when each row leaves, so that
+# the number of buffered rows can be drawn over time.
 
 # %%
 ask = {"on": "key", "time": "ts"}
@@ -45,8 +46,9 @@ plt.show()
 # %% [markdown]
 # ## With a budget
 #
-# Now there is room for 800 rows, less than a third of that peak. A policy decides which rows to evict. `fifo` evicts the
-# oldest row, whatever it is. `prob` evicts the row whose key is rarest in the other stream.
+# Now there is room for 800 rows, less than a third of that peak. A policy decides which rows to evict.
+# `fifo` evicts the oldest row, whatever it is. `prob` evicts the row whose key is rarest in the other
+# stream.
 
 # %%
 runs = {}
@@ -54,7 +56,7 @@ for policy in ("fifo", "prob"):
     join = ps.WindowJoin(within="5 s", budget=ps.Tuples(800), policy=policy)
     runs[policy] = join.run(shown, clicked, **ask, log=True)
     stats = runs[policy].stats
-    print(f"{policy}: recall {stats.recall:.0%}, {stats.evicted:,} rows evicted, at most {stats.peak_tuples} in memory")
+    print(f"{policy}: recall {stats.recall:.0%}, {stats.evicted:,} rows evicted, {stats.peak_tuples} kept")
     assert stats.peak_tuples <= 800
 
 # %%
@@ -71,14 +73,15 @@ below.legend()
 plt.show()
 
 # %% [markdown]
-# Outside the bursts nothing is lost. In a burst the budget holds, and recall falls: far with `fifo`, little with `prob`,
-# which keeps the rows that are likely to match. Which policy is best depends on the stream, and
+# Outside the bursts nothing is lost. In a burst the budget holds, and recall falls: far with `fifo`, little
+# with `prob`, which keeps the rows that are likely to match. Which policy is best depends on the stream, and
 # [planning](planning.md) finds it.
 #
 # ## What is known while it runs
 #
-# On a stream nobody knows the exact number of results. A state that is started with `lateness=` estimates it from a sketch
-# of the rows that left. Here it takes a second of arrivals at a time; on Spark a batch does the same.
+# On a stream nobody knows the exact number of results. A state that is started with `lateness=` estimates it
+# from a sketch of the rows that left. Here it takes a second of arrivals at a time; on Spark a batch does
+# the same.
 
 # %%
 stream = np.concatenate([np.zeros(len(shown), np.int8), np.ones(len(clicked), np.int8)])
@@ -104,4 +107,5 @@ plt.show()
 
 # %% [markdown]
 # On Spark, [`PipelineMonitor`](../spark.md#see-the-loss) shows this figure for every batch, and
-# [`reconcile`](../spark.md#recover-what-was-lost) recovers the missing results. The [tutorial](../tutorial.md) does both.
+# [`reconcile`](../spark.md#recover-what-was-lost) recovers the missing results. The
+# [tutorial](../tutorial.md) does both.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A cache in front of a database
 #
-# Every click has a product number, and the name and the price are in a table of a database. Asking the database for each
-# click is slow, and the table does not fit in memory. `LookupCache` keeps a part of the table and asks for the rest, all
-# missing keys of a batch at once.
+# Every click has a product number, and the name and the price are in a table of a database. Asking the
+# database for each click is slow, and the table does not fit in memory. `LookupCache` keeps a part of the
+# table and asks for the rest, all missing keys of a batch at once.
 
 # %%
 import sqlite3
@@ -20,7 +20,8 @@ with sqlite3.connect("shop.db") as database:
     database.executemany("INSERT INTO products VALUES (?, ?, ?)", rows)
 
 # %% [markdown]
-# Some products are far more popular than others, and a part of the clicks goes to what is on offer this hour.
+# Some products are far more popular than others, and a part of the clicks goes to what is on offer this
+# hour.
 
 # %%
 rng = np.random.default_rng(5)
@@ -33,12 +34,15 @@ print(f"{len(np.unique(clicks['product'])):,} of 5,000 products are asked for")
 # %% [markdown]
 # ## How large must the cache be?
 #
-# `plan_lookup` replays the requests with several sizes and policies. `lfd` knows the future: it shows what is possible at
-# best.
+# `plan_lookup` replays the requests with several sizes and policies. `lfd` knows the future: it shows what
+# is possible at best.
 
 # %%
 plan = ps.plan_lookup(
-    clicks["product"], sizes=[50, 100, 200, 500, 1_000], policies=["lru", "lfu", "gdj", "clock-exp", "lfd"], target=0.6
+    clicks["product"],
+    sizes=[50, 100, 200, 500, 1_000],
+    policies=["lru", "lfu", "gdj", "clock-exp", "lfd"],
+    target=0.6,
 )
 plan.table.round(2)
 
@@ -58,7 +62,8 @@ print(f"{plan.answer.policy} needs {plan.answer.size} rows for {plan.target:.0%}
 # %% [markdown]
 # ## The lookup
 #
-# With that cache, batches of 1,000 clicks are enriched. `stats` counts hits, misses, and the queries that were sent.
+# With that cache, batches of 1,000 clicks are enriched. `stats` counts hits, misses, and the queries that
+# were sent.
 
 # %%
 lookup = ps.LookupCache(
@@ -83,10 +88,12 @@ ax.set(xlabel="clicks (dotted: other products are on offer)", ylabel="hits per b
 plt.show()
 
 # %% [markdown]
-# One query per batch, however many keys are missing. Where other products are on offer, the cache has them within a batch.
+# One query per batch, however many keys are missing. Where other products are on offer, the cache has them
+# within a batch.
 #
-# On Spark, [`lookup_join`](../lookup.md#on-spark) does the same for a streaming DataFrame. [Lookups](../lookup.md) has the
-# options: what to do with missing keys, how long a row may age, and what to do while the database is away.
+# On Spark, [`lookup_join`](../lookup.md#on-spark) does the same for a streaming DataFrame.
+# [Lookups](../lookup.md) has the options: what to do with missing keys, how long a row may age, and what to
+# do while the database is away.
 
 # %%
 lookup.source.close()

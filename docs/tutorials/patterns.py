@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Event patterns
 #
-# A price that rises, falls and rises again within a minute, without a halt of trading in between: such a sentence is a
-# pattern. Spark has no operator for it. Penstock finds patterns with sequence, alternatives and absence, nested to any depth.
+# A price that rises, falls and rises again within a minute, without a halt of trading in between: such a
+# sentence is a pattern. Spark has no operator for it. Penstock finds patterns with sequence, alternatives
+# and absence, nested to any depth.
 
 # %%
 import numpy as np
@@ -24,8 +25,8 @@ events.kind.value_counts()
 # %% [markdown]
 # ## The pattern
 #
-# `SEQ` puts events in order, `!` excludes one between its neighbours, and predicates compare attributes. Times are
-# milliseconds.
+# `SEQ` puts events in order, `!` excludes one between its neighbours, and predicates compare attributes.
+# Times are milliseconds.
 
 # %%
 pattern = ps.Pattern.parse("""
@@ -64,8 +65,8 @@ plt.show()
 #
 # ## What absence changes
 #
-# The same pattern with and without its negations, and with windows of several lengths. `count_only=True` counts matches
-# without building them.
+# The same pattern with and without its negations, and with windows of several lengths. `count_only=True`
+# counts matches without building them.
 
 # %%
 windows = [10, 20, 30, 45, 60, 90, 120]
@@ -87,7 +88,8 @@ assert all(few <= many for few, many in zip(*counts.values(), strict=True))
 # %% [markdown]
 # ## On a stream
 #
-# `start()` gives a state that takes batches in order of time; `match_pattern` runs it on Spark. Batches change nothing:
+# `start()` gives a state that takes batches in order of time; `match_pattern` runs it on Spark. Batches
+# change nothing:
 
 # %%
 state = pattern.start(type="kind", time="ts")
@@ -96,4 +98,5 @@ print(found, "matches in batches,", run.stats.matches, "in one run")
 assert found == run.stats.matches
 
 # %% [markdown]
-# [Event patterns](../patterns.md) has the whole language, and [`match_pattern`](../patterns.md#on-spark) for Spark.
+# [Event patterns](../patterns.md) has the whole language, and [`match_pattern`](../patterns.md#on-spark) for
+# Spark.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # How much memory, and which policy?
 #
-# Before you give a join a budget, run it on a sample of your streams with many budgets. That takes seconds, and it answers
-# two questions: how much memory does the recall that you want need, and under which policy?
+# Before you give a join a budget, run it on a sample of your streams with many budgets. That takes seconds,
+# and it answers two questions: how much memory does the recall that you want need, and under which policy?
 
 # %%
 from matplotlib import pyplot as plt
@@ -17,8 +17,9 @@ print(f"{len(shown):,} and {len(bought):,} rows")
 # %% [markdown]
 # ## Look at the stream first
 #
-# A policy can be better than chance only if keys repeat. They do so in two ways. Some keys are *popular* all the time, and
-# keys come in *clusters*: one that has just been there is likely to come again. `locality` measures both.
+# A policy can be better than chance only if keys repeat. They do so in two ways. Some keys are *popular* all
+# the time, and keys come in *clusters*: one that has just been there is likely to come again. `locality`
+# measures both.
 
 # %%
 locality.plot_locality(shown.key, shown.ts)
@@ -30,8 +31,8 @@ print("policies to try first:", ", ".join(summary.policies))
 # %% [markdown]
 # ## The plan
 #
-# Budgets may be numbers of rows, bytes, or shares of what the exact join keeps at the average rate. `target` asks for the
-# smallest budget that reaches a recall, between the budgets of the table, too.
+# Budgets may be numbers of rows, bytes, or shares of what the exact join keeps at the average rate. `target`
+# asks for the smallest budget that reaches a recall, between the budgets of the table, too.
 
 # %%
 plan = ps.plan(
@@ -50,9 +51,9 @@ plan.table.round(2)
 plan.plot()
 
 # %% [markdown]
-# `opt` is the optimum: it knows the future, and no policy can exceed it. If it is far above all others, a better policy
-# would pay. If it is close, only memory helps. `locality` has looked at one stream alone and named candidates; the plan has
-# joined both, so believe the plan.
+# `opt` is the optimum: it knows the future, and no policy can exceed it. If it is far above all others, a
+# better policy would pay. If it is close, only memory helps. `locality` has looked at one stream alone and
+# named candidates; the plan has joined both, so believe the plan.
 
 # %%
 answer = plan.answer
@@ -82,12 +83,12 @@ ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1)
 plt.show()
 
 # %% [markdown]
-# The budget was the smallest that reaches the target on one day, so on other days recall is a little above or below it. Give
-# it a margin.
+# The budget was the smallest that reaches the target on one day, so on other days recall is a little above
+# or below it. Give it a margin.
 #
 # The same on the command line, for two files:
 #
 #     penstock plan shown.parquet bought.parquet --on key --time ts --within 60 --target 0.9
 #
-# [Choosing](../choosing.md) says what to do with the answer, and [operations](../operations.md#memory-of-an-executor) how much memory an
-# executor needs beside it.
+# [Choosing](../choosing.md) says what to do with the answer, and
+# [operations](../operations.md#memory-of-an-executor) how much memory an executor needs beside it.

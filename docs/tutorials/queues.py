@@ -1,8 +1,9 @@
 # %% [markdown]
 # # A queue in front of Spark
 #
-# Some streams must not lose a row. If a burst is more than Spark can take, the rows have to wait somewhere: in memory as
-# long as there is room, on disk after that, and in order. `SpillQueue` is such a queue, with a fixed amount of memory.
+# Some streams must not lose a row. If a burst is more than Spark can take, the rows have to wait somewhere:
+# in memory as long as there is room, on disk after that, and in order. `SpillQueue` is such a queue, with a
+# fixed amount of memory.
 
 # %%
 import numpy as np
@@ -42,7 +43,9 @@ print(f"up to {max(waiting):,} items waited, {max(memory):.2f} MiB of them in me
 
 # %%
 fig, ax = plt.subplots()
-ax.stackplot(range(ticks), memory, np.maximum(disk, 0), labels=["in memory", "on disk"], colors=["tab:blue", "0.6"])
+ax.stackplot(
+    range(ticks), memory, np.maximum(disk, 0), labels=["in memory", "on disk"], colors=["tab:blue", "0.6"]
+)
 ax.axhline(1, color="tab:red", lw=1, ls="--", label="memory limit")
 ax.set(xlabel="tick", ylabel="MiB waiting")
 ax.legend()
@@ -51,8 +54,8 @@ plt.show()
 # %% [markdown]
 # ## What the algorithm saves
 #
-# Moving items costs reads and writes. `compare` simulates the algorithms on counts alone, here on a short stream with a
-# memory of 8 items, and compares them with the cheapest schedule that is possible.
+# Moving items costs reads and writes. `compare` simulates the algorithms on counts alone, here on a short
+# stream with a memory of 8 items, and compares them with the cheapest schedule that is possible.
 
 # %%
 found = compare(np.minimum(arriving // 60, 9)[25:90], ["half", "greedy"], memory=8)
@@ -62,8 +65,8 @@ for row in found.rows():
 # %% [markdown]
 # ## Into Spark
 #
-# A server puts queues on the network, and Spark reads them as a streaming source. The producer sends everything at once;
-# `maxRowsPerTrigger` bounds what a batch takes.
+# A server puts queues on the network, and Spark reads them as a streaming source. The producer sends
+# everything at once; `maxRowsPerTrigger` bounds what a batch takes.
 
 # %%
 from pyspark.sql import SparkSession
@@ -99,5 +102,5 @@ plt.show()
 assert sum(sizes) == 20_000
 
 # %% [markdown]
-# Together with Spark's checkpoint every row is processed exactly once. [Queues](../queues.md) has durable queues, several
-# queues in one memory, and what survives a crash.
+# Together with Spark's checkpoint every row is processed exactly once. [Queues](../queues.md) has durable
+# queues, several queues in one memory, and what survives a crash.

@@ -1,1 +1,1 @@
-"""The pages of the site that are made when it is built: policies, the API reference, and executed notebooks."""
+"""The pages of the site that are made when it is built: policies, API reference, executed notebooks."""

@@ -1,8 +1,8 @@
 """An extension of griffe: the docstrings of this project as griffe's reader of NumPy's style wants them.
 
 - Examples between paragraphs become code blocks; as plain Markdown, `>>>` would be a quotation.
-- What follows the parameters without a heading gets one if it is an example, and goes before them if it is text.
-- A section "Returns" that is a paragraph gets the type of the signature; its first line would be taken for one.
+- What follows the parameters without a heading gets one if it is an example, and goes before them if not.
+- A section "Returns" that is a paragraph gets the type of the signature.
 - A field without a docstring gets the comment behind it.
 """
 

@@ -1,8 +1,8 @@
 """Runs notebooks that are kept as Python files, and shows them as pages and as `.ipynb`.
 
-A notebook is a file in the percent format, which Jupytext, VS Code and PyCharm open as a notebook: `# %% [markdown]`
-begins a cell of text, `# %%` one of code. Like a kernel, `run` shows what a cell prints, the value of its last
-expression, and the figures of pyplot that are open after it.
+A notebook is a file in the percent format, which Jupytext, VS Code and PyCharm open as a notebook:
+`# %% [markdown]` begins a cell of text, `# %%` one of code. Like a kernel, `run` shows what a cell prints,
+the value of its last expression, and the figures of pyplot that are open after it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ def as_ipynb(cells: list[Cell]) -> str:
             outputs.append({"output_type": "stream", "name": "stdout", "text": cell.printed})
         if cell.value:
             data = {"text/plain": cell.value, **({"text/html": cell.table} if cell.table else {})}
-            outputs.append({"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data})
+            outputs.append(
+                {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data}
+            )
         for picture in cell.pictures:
             data = {"image/png": base64.b64encode(picture).decode()}
             outputs.append({"output_type": "display_data", "metadata": {}, "data": data})

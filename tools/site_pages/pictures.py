@@ -1,4 +1,4 @@
-"""How pictures of the site look: nothing behind them and grey letters, so that they suit light and dark pages."""
+"""How pictures of the site look: transparent, with grey letters, so that they suit light and dark pages."""
 
 from __future__ import annotations
 

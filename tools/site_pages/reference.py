@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-# In the order in which users meet them. Every package with an `__all__` is here or in `INTERNAL`; a test checks it.
+# In the order in which users meet them. Every package with an `__all__` is here or in `INTERNAL`.
 MODULES = (
     "penstock",
     "penstock.spark",
@@ -29,7 +29,10 @@ MODULES = (
     "penstock.reproduction",
     "penstock.errors",
 )
-INTERNAL = ("penstock.cli", "penstock.flows")  # the command line has a page of its own; the solver behind `opt`
+INTERNAL = (
+    "penstock.cli",
+    "penstock.flows",
+)  # the command line has a page of its own; the solver behind `opt`
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -58,10 +61,8 @@ def pages(quick: bool = False) -> dict[str, str]:
         module = import_module(name)
         made[_path(name)] = _page(module, homes)
         rows.append(f"| [`{name}`]({_path(name).removeprefix('reference/')}) | {_summary(module)} |")
-    made["reference/index.md"] = "\n".join(
-        ["# API reference", "", "Every public name, from the docstrings. The examples are run by the tests.", ""]
-        + ["| module | |", "|---|---|", *rows, ""]
-    )
+    head = ["# API reference", "", "Every public name, from the docstrings. The tests run the examples.", ""]
+    made["reference/index.md"] = "\n".join([*head, "| module | |", "|---|---|", *rows, ""])
     return made
 
 

@@ -1,4 +1,4 @@
-"""The notebooks of `docs/tutorials`, executed: a page each with outputs and pictures, and a file for Jupyter."""
+"""The notebooks of `docs/tutorials`, executed: pages with outputs and pictures, and files for Jupyter."""
 
 from __future__ import annotations
 
