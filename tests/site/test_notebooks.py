@@ -12,9 +12,16 @@ from site_pages.tutorials import ORDER, in_a_folder_of_its_own, sources
 PNG = b"\x89PNG"
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: path.stem)
+def uses_spark(path: Path) -> bool:
+    return "pyspark" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.spark] * uses_spark(path)) for path in sources()],
+)
 def test_notebooks_run(path: Path, request: pytest.FixtureRequest) -> None:
-    if "pyspark" in path.read_text(encoding="utf-8"):
+    if uses_spark(path):
         request.getfixturevalue("spark")
     with in_a_folder_of_its_own():
         cells = run(path)
@@ -27,7 +34,7 @@ def test_notebooks_run(path: Path, request: pytest.FixtureRequest) -> None:
     assert {"stream", "display_data"} <= {output["output_type"] for output in outputs}
 
 
-def test_every_operator_of_the_issue_has_a_notebook() -> None:
+def test_the_notebooks_of_the_navigation_are_there() -> None:
     assert {path.stem for path in sources()} >= set(ORDER)
 
 
