@@ -37,8 +37,9 @@ def bursts_of_keys(arrivals: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def navigation() -> list[Any]:
-    """The list of all policies, then a page each."""
-    return ["policies/index.md", *(f"policies/{kind.name}.md" for kind in ps.policies.registered("any"))]
+    """The list of all policies, a page each, and how to write one."""
+    pages = [f"policies/{kind.name}.md" for kind in ps.policies.registered("any")]
+    return ["policies/index.md", *pages, {"Writing a policy": "writing-a-policy.md"}]
 
 
 def pages(quick: bool = False) -> dict[str, str | bytes]:
