@@ -13,6 +13,12 @@ from site_pages import policies, reference, tutorials
 
 QUICK = os.environ.get("PENSTOCK_DOCS") == "quick"
 MADE = {"Policies": policies, "API reference": reference, "Notebooks": tutorials}
+# Files of docs/ cannot link to pages that are made here; on GitHub they would lead nowhere. On the site they do.
+LINKS = {
+    "*Policies*": "[Policies](policies/index.md)",
+    "*API reference*": "[API reference](reference/index.md)",
+    "*Notebooks*": "[Notebooks](tutorials/join.md)",
+}
 
 
 def on_config(config: Any) -> Any:
@@ -32,3 +38,11 @@ def on_files(files: Any, config: Any) -> Any:
         for path, content in module.pages(QUICK).items():
             files.append(File.generated(config, path, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Link to the pages that are made here."""
+    if "/" not in page.file.src_uri:
+        for words, link in LINKS.items():
+            markdown = markdown.replace(words, link)
+    return markdown
