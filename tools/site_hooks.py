@@ -13,7 +13,7 @@ from site_pages import policies, reference, tutorials
 
 QUICK = os.environ.get("PENSTOCK_DOCS") == "quick"
 MADE = {"Policies": policies, "API reference": reference, "Notebooks": tutorials}
-# Files of docs/ cannot link to pages that are made here; on GitHub they would lead nowhere. On the site they do.
+# Files of docs/ cannot link to pages that are made here: on GitHub they would lead nowhere.
 LINKS = {
     "*Policies*": "[Policies](policies/index.md)",
     "*API reference*": "[API reference](reference/index.md)",
