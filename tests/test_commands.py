@@ -112,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "SELECT ?a ?b FROM STREAM windSpeed WHERE { ?a reports ?v ?T1 . ?b reports ?v ?T2 } "
         "CONTEXT ((?T1 - ?T2) <= 200^^xsd:millisecond)"
     )
-    (tmp_path / "wind.nt").write_text("<a> <reports> 12 0 .\n<b> <reports> 12 100 .\n")
+    (tmp_path / "wind.nt").write_text('<a> <reports> "12" 0 .\n<b> <reports> "12" 100 .\n')
     (tmp_path / "query.neel").write_text("PATTERN SEQ(A a, B b) WITHIN 10 minutes")
     kinds = pd.DataFrame({"kind": list("AB") * 5, "ts": np.arange(10) * 1_000})
     kinds.to_parquet(tmp_path / "events.parquet")

@@ -41,7 +41,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Link to the pages that are made here."""
+    """Link to the pages that are made here; the front page has no neighbours to show."""
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]
     if "/" not in page.file.src_uri:
         for words, link in LINKS.items():
             markdown = markdown.replace(words, link)

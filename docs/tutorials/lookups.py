@@ -1,9 +1,10 @@
 # %% [markdown]
 # # A cache in front of a database
 #
-# Every click has a product number, and the name and the price are in a table of a database. Asking the
-# database for each click is slow, and the table does not fit in memory. `LookupCache` keeps a part of the
-# table and asks for the rest, all missing keys of a batch at once.
+# Every click has a product number, and the name and the price are in a table of a
+# database. Asking the database for each click is slow, and the table does not fit in
+# memory. `LookupCache` keeps a part of the table and asks for the rest, all missing
+# keys of a batch at once.
 
 # %%
 import sqlite3
@@ -15,13 +16,15 @@ import penstock as ps
 from penstock.workloads import zipf_probabilities
 
 with sqlite3.connect("shop.db") as database:
-    database.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, price REAL)")
+    database.execute(
+        "CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, price REAL)"
+    )
     rows = [(i, f"product {i}", round(1 + i % 97 / 10, 2)) for i in range(5_000)]
     database.executemany("INSERT INTO products VALUES (?, ?, ?)", rows)
 
 # %% [markdown]
-# Some products are far more popular than others, and a part of the clicks goes to what is on offer this
-# hour.
+# Some products are far more popular than others, and a part of the clicks goes to what
+# is on offer this hour.
 
 # %%
 rng = np.random.default_rng(5)
@@ -34,8 +37,8 @@ print(f"{len(np.unique(clicks['product'])):,} of 5,000 products are asked for")
 # %% [markdown]
 # ## How large must the cache be?
 #
-# `plan_lookup` replays the requests with several sizes and policies. `lfd` knows the future: it shows what
-# is possible at best.
+# `plan_lookup` replays the requests with several sizes and policies. `lfd` knows the
+# future: it shows what is possible at best.
 
 # %%
 plan = ps.plan_lookup(
@@ -62,21 +65,27 @@ print(f"{plan.answer.policy} needs {plan.answer.size} rows for {plan.target:.0%}
 # %% [markdown]
 # ## The lookup
 #
-# With that cache, batches of 1,000 clicks are enriched. `stats` counts hits, misses, and the queries that
-# were sent.
+# With that cache, batches of 1,000 clicks are enriched. `stats` counts hits, misses,
+# and the queries that were sent.
 
 # %%
 lookup = ps.LookupCache(
-    ("sqlite:///shop.db", "products"), key="id", budget=ps.Tuples(plan.answer.size), policy=plan.answer.policy
+    ("sqlite:///shop.db", "products"),
+    key="id",
+    budget=ps.Tuples(plan.answer.size),
+    policy=plan.answer.policy,
 )
 state = lookup.start()
 hits = []
 for first in range(0, 40_000, 1_000):
     before = state.stats.hits
-    out = state.process({"product": clicks["product"][first : first + 1_000]}, on="product")
+    out = state.process(
+        {"product": clicks["product"][first : first + 1_000]}, on="product"
+    )
     hits.append((state.stats.hits - before) / 1_000)
 stats = state.stats
-print(f"{stats.hits:,} hits, {stats.misses:,} misses, {stats.queries} queries for {stats.loads:,} rows")
+print(f"{stats.hits:,} hits, {stats.misses:,} misses")
+print(f"{stats.queries} queries for {stats.loads:,} rows")
 out.slice(0, 3).to_pandas()
 
 # %%
@@ -84,16 +93,20 @@ fig, ax = plt.subplots()
 ax.plot(np.arange(1_000, 41_000, 1_000), hits)
 for change in range(4_000, 40_000, 4_000):
     ax.axvline(change, color="grey", lw=0.6, ls=":")
-ax.set(xlabel="clicks (dotted: other products are on offer)", ylabel="hits per batch", ylim=(0, 1))
+ax.set(
+    xlabel="clicks (dotted: other products are on offer)",
+    ylabel="hits per batch",
+    ylim=(0, 1),
+)
 plt.show()
 
 # %% [markdown]
-# One query per batch, however many keys are missing. Where other products are on offer, the cache has them
-# within a batch.
+# One query per batch, however many keys are missing. Where other products are on
+# offer, the cache has them within a batch.
 #
-# On Spark, [`lookup_join`](../lookup.md#on-spark) does the same for a streaming DataFrame.
-# [Lookups](../lookup.md) has the options: what to do with missing keys, how long a row may age, and what to
-# do while the database is away.
+# On Spark, [`lookup_join`](../lookup.md#on-spark) does the same for a streaming
+# DataFrame. [Lookups](../lookup.md) has the options: what to do with missing keys, how
+# long a row may age, and what to do while the database is away.
 
 # %%
 lookup.source.close()

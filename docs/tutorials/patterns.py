@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Event patterns
 #
-# A price that rises, falls and rises again within a minute, without a halt of trading in between: such a
-# sentence is a pattern. Spark has no operator for it. Penstock finds patterns with sequence, alternatives
-# and absence, nested to any depth.
+# A price that rises, falls and rises again within a minute, without a halt of trading
+# in between: such a sentence is a pattern. Spark has no operator for it. Penstock
+# finds patterns with sequence, alternatives and absence, nested to any depth.
 
 # %%
 import numpy as np
@@ -25,8 +25,8 @@ events.kind.value_counts()
 # %% [markdown]
 # ## The pattern
 #
-# `SEQ` puts events in order, `!` excludes one between its neighbours, and predicates compare attributes.
-# Times are milliseconds.
+# `SEQ` puts events in order, `!` excludes one between its neighbours, and predicates
+# compare attributes. Times are milliseconds.
 
 # %%
 pattern = ps.Pattern.parse("""
@@ -57,24 +57,34 @@ for match in places.matches.to_pylist():
     ax.plot(ts[at], price[at], color="tab:blue", alpha=0.5, marker="o", ms=4)
 for halt in ts[kind == "HALT"]:
     ax.axvline(halt, color="tab:red", lw=1, ls=":")
-ax.set(xlabel="seconds (dotted: HALT)", ylabel="price", title="Every match, from its first rise to its last")
+ax.set(
+    xlabel="seconds (dotted: HALT)",
+    ylabel="price",
+    title="Every match, from its first rise to its last",
+)
 plt.show()
 
 # %% [markdown]
-# No match crosses a dotted line. All combinations match: two rises before the same fall are two matches.
+# No match crosses a dotted line. All combinations match: two rises before the same
+# fall are two matches.
 #
 # ## What absence changes
 #
-# The same pattern with and without its negations, and with windows of several lengths. `count_only=True`
-# counts matches without building them.
+# The same pattern with and without its negations, and with windows of several lengths.
+# `count_only=True` counts matches without building them.
 
 # %%
 windows = [10, 20, 30, 45, 60, 90, 120]
 counts = {"with !HALT": [], "without": []}
 for seconds in windows:
     for name, halt in (("with !HALT", "!HALT, "), ("without", "")):
-        text = f"PATTERN SEQ(UP a, {halt}DOWN b, {halt}UP c, c.price > a.price) WITHIN {seconds} s"
-        found = ps.Pattern.parse(text).run(events, type="kind", time="ts", count_only=True)
+        text = (
+            f"PATTERN SEQ(UP a, {halt}DOWN b, {halt}UP c, c.price > a.price) "
+            f"WITHIN {seconds} s"
+        )
+        found = ps.Pattern.parse(text).run(
+            events, type="kind", time="ts", count_only=True
+        )
         counts[name].append(found.stats.matches)
 
 fig, ax = plt.subplots()
@@ -88,15 +98,17 @@ assert all(few <= many for few, many in zip(*counts.values(), strict=True))
 # %% [markdown]
 # ## On a stream
 #
-# `start()` gives a state that takes batches in order of time; `match_pattern` runs it on Spark. Batches
-# change nothing:
+# `start()` gives a state that takes batches in order of time; `match_pattern` runs it
+# on Spark. Batches change nothing:
 
 # %%
 state = pattern.start(type="kind", time="ts")
-found = sum(state.process(events[first : first + 40]).num_rows for first in range(0, n, 40))
+found = sum(
+    state.process(events[first : first + 40]).num_rows for first in range(0, n, 40)
+)
 print(found, "matches in batches,", run.stats.matches, "in one run")
 assert found == run.stats.matches
 
 # %% [markdown]
-# [Event patterns](../patterns.md) has the whole language, and [`match_pattern`](../patterns.md#on-spark) for
-# Spark.
+# [Event patterns](../patterns.md) has the whole language, and
+# [`match_pattern`](../patterns.md#on-spark) for Spark.
