@@ -11,6 +11,7 @@ import os
 import pkgutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib import import_module
@@ -167,6 +168,7 @@ def test_search_works_from_a_folder(site: Path, tmp_path: Path) -> None:
         found = browser.until(
             "[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join(' ')"
         )
+        time.sleep(0.5)  # the list fades in
         browser.screenshot(ROOT / "artifacts" / "docs-search.png")
         asked = browser.look("performance.getEntriesByType('resource').map(each => each.name).join(' ')")
     assert "spark.html" in found
