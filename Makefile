@@ -81,10 +81,9 @@ bench: setup  ## Benchmarks; results also as JSON under benchmarks/out/
 soak: setup  ## The long versions of the stress, fuzz and kill tests
 	@$(WITH_JAVA) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
-docs: setup-python  ## The documentation as a site under build/site/; links are checked
-	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check \
-		--no-input --constraint constraints.txt --editable '.[docs]'
-	@$(BIN)/mkdocs build --strict $(ARGS)
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup  ## The documentation as a site under build/site/: pages, API reference, executed notebooks; links are checked
+	@$(WITH_JAVA) $(BIN)/mkdocs build --strict $(ARGS)
 
 reproduce: setup  ## The experiments of the papers, and a report under reproduction/
 	@$(WITH_JAVA) $(BIN)/penstock reproduce all $(ARGS)

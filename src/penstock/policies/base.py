@@ -92,8 +92,8 @@ class Policy:
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""  # one line for lists
-    wins: ClassVar[str] = ""  # the streams on which it does well, and why
-    loses: ClassVar[str] = ""
+    wins: ClassVar[str] = ""  # the streams on which it does well, and why: "Use it when ..."
+    loses: ClassVar[str] = ""  # the streams on which it does not: "Not when ..."
     cost: ClassVar[str] = ""  # per arrival and per match
     paper: ClassVar[str] = ""
     selective: ClassVar[bool] = False  # may refuse the arrival itself
