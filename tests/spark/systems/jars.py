@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -119,3 +120,45 @@ KAFKA_CONNECTOR = (
         ),
     ),
 )
+
+# A release of Delta Lake is built for some versions of Spark; 4.4 runs on 4.2, and not on 4.3, whose
+# LogicalRDD has another constructor.
+DELTA_SPARK = "4.2.0"
+DELTA = JarSet("delta-4.4.0", (Jar("io.delta", "delta-spark_2.13", "4.4.0"),))
+
+
+def delta() -> tuple[list[Path], dict[str, str]]:
+    """The jars of Delta Lake, and the environment in which a program finds a PySpark that they run on."""
+    jars = [path for path in fetch(DELTA) if path.name.startswith(("delta-", "unitycatalog-"))]
+    if pyspark.__version__.rpartition(".")[0] == DELTA_SPARK.rpartition(".")[0]:
+        return jars, {}
+    folder = cache() / f"pyspark-{DELTA_SPARK}"
+    if not folder.is_dir():
+        _install(f"pyspark=={DELTA_SPARK}", folder)
+    return jars, {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
+
+
+def _install(package: str, folder: Path) -> None:
+    """Install a package, without what it needs, into a folder of its own: all of it or nothing."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as name:
+        place = Path(name, "packages")
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            str(place),
+            package,
+        ]
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise MissingJarsError(f"{package} cannot be installed: {error}") from error
+        if ran.returncode:
+            raise MissingJarsError(f"{package} cannot be installed: {ran.stderr.strip().splitlines()[-1]}")
+        if not folder.is_dir():
+            shutil.move(place, folder)
