@@ -1,4 +1,4 @@
-"""With a real broker and Spark's connector: topics are joined, also across kills, and searched for patterns."""
+"""With a real broker and Spark's connector: topics are joined, kills included, and searched for patterns."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def delta() -> tuple[list[Path], dict[str, str]]:
     folder = cache() / f"pyspark-{DELTA_SPARK}"
     if not folder.is_dir():
         _install(f"pyspark=={DELTA_SPARK}", folder)
-    return jars, {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
+    return jars, {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
 def _install(package: str, folder: Path) -> None:

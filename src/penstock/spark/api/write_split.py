@@ -203,8 +203,8 @@ def _sink(given: Any, option: str, stream: DataFrame) -> str | Callable[[DataFra
     clash = [name for name in stream.columns if name.lower() == BATCH]
     if clash:
         raise PenstockError(
-            f"The join has a column {clash[0]!r}, but {option} has the number of the batch in a column of that "
-            "name. Rename the column, or give a function."
+            f"The join has a column {clash[0]!r}, but {option} keeps the number of the batch in a column "
+            f"{BATCH!r}. Rename the column, or give a function."
         )
     return os.fspath(given)
 
@@ -251,8 +251,8 @@ def _refuse_foreign_batches(spark: Any, path: str, checkpoint: str | None, delta
     if checkpoint is not None and exists(spark, f"{checkpoint.rstrip('/')}/metadata"):
         return  # the query continues
     if BATCH in _columns(spark, path, delta):
+        would = "add its own to them" if delta else "overwrite them"
         raise PenstockError(
-            f"{path!r} holds the batches of another query; a query with a new checkpoint would "
-            f"{'add its own to' if delta else 'overwrite'} them. Give another path, or the checkpoint of that "
-            "query."
+            f"{path!r} holds the batches of another query; a query with a new checkpoint would {would}. "
+            "Give another path, or the checkpoint of that query."
         )
