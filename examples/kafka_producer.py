@@ -1,6 +1,9 @@
-"""Sends impressions and clicks with bursts to two topics of Kafka, at the pace of the clock, until it is stopped.
+"""Sends impressions and clicks with bursts to two topics of Kafka, as fast as the clock, until it is stopped.
 
-spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 examples/kafka_producer.py broker:9092
+    spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 \
+        examples/kafka_producer.py broker:9092
+
+Its rows are those that `examples/kafka_join.py` reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tables of Delta Lake as sinks of `write_split` and as inputs of `reconcile`.
 
-A release of Delta Lake is built for some versions of Spark. Where there is none for this one, the program runs
-with another PySpark, which is installed into the cache of jars for that.
+A release of Delta Lake is built for some versions of Spark. Where there is none for this one, the program
+runs with another PySpark, which is installed into the cache of jars for that.
 """
 
 from __future__ import annotations

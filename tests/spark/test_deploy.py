@@ -1,4 +1,4 @@
-"""The files of `examples/deploy`: what the dashboard and the alerts ask for exists in a scrape of a real query.
+"""The files of `examples/deploy`: the dashboard and the alerts ask for what a scrape of a real query has.
 
 Nothing here starts a container. That the files fit together is checked as far as their text says so.
 """
@@ -83,7 +83,7 @@ def labels_shown(template: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def scrape(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What Prometheus gets from a join in too little memory behind a queue and a lookup: labels per metric."""
+    """What Prometheus gets from a join in little memory behind a queue and a lookup: labels per metric."""
     folder = tmp_path_factory.mktemp("scrape")
     lefts, rights = (pieces(seed, 2, 100, name) for seed, name in enumerate("lr"))
     register_queue_source(spark)
@@ -232,10 +232,12 @@ def test_the_image_copies_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("program", ["kafka_join", "kafka_producer"])
-def test_programs_say_how_they_are_used(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_say_how_they_are_used(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = importlib.import_module(f"examples.{program}")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr(sys, "argv", [program, "--help"])
+    monkeypatch.setattr(sys, "argv", [program, "--help"])
+    with pytest.raises(SystemExit) as ended:
         module.main()
     assert ended.value.code == 0
     assert "the brokers, as host:port" in capsys.readouterr().out

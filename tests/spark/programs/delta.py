@@ -1,7 +1,7 @@
 """`write_split` and `reconcile` with Delta tables, in a session that has Delta Lake.
 
-`python -m tests.spark.programs.delta plan.json` joins the files of `left` and `right` into two tables, runs the
-last batch once more, and writes what it finds into `figures.json` in the folder of the plan. With
+`python -m tests.spark.programs.delta plan.json` joins the files of `left` and `right` into two tables, runs
+the last batch once more, and writes what it finds into `figures.json` in the folder of the plan. With
 `"check": false` it only runs the query, in which it can be killed.
 """
 
