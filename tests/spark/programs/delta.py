@@ -11,23 +11,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+from examples.delta_join import missed, start
 from penstock.errors import PenstockError
-from penstock.spark import bounded_join, reconcile, write_split
+from penstock.spark import bounded_join, write_split
 from tests.spark.programs.frame import main, stream_of
 from tests.spark.programs.join import options_of
 
+ONCE = {"availableNow": True}
 
-def start(spark: Any, plan: dict[str, Any], **other: Any) -> Any:
-    """Start the query."""
+
+def joined(spark: Any, plan: dict[str, Any]) -> Any:
+    """The join of the streams of a plan."""
     left, right = (stream_of(spark, plan[side]) for side in ("left", "right"))
-    options = {
-        "results": f"{plan['folder']}/hits",
-        "archive": f"{plan['folder']}/lost",
-        "checkpoint": plan["checkpoint"],
-        "format": "delta",
-    }
-    joined = bounded_join(left, right, **options_of(plan), emit="all")
-    return write_split(joined, trigger={"availableNow": True}, **(options | other))
+    return bounded_join(left, right, **options_of(plan), emit="all")
 
 
 def tables(spark: Any, plan: dict[str, Any]) -> dict[str, list[Any]]:
@@ -42,8 +38,11 @@ def tables(spark: Any, plan: dict[str, Any]) -> dict[str, list[Any]]:
 
 def refusal(spark: Any, plan: dict[str, Any], **other: Any) -> str:
     """What is said instead of starting the query."""
+    folder = plan["folder"]
+    options = {"results": f"{folder}/hits", "archive": f"{folder}/lost", "format": "delta"}
+    options |= {"checkpoint": plan["checkpoint"], "trigger": ONCE} | other
     try:
-        start(spark, plan, **other).awaitTermination()
+        write_split(joined(spark, plan), **options).awaitTermination()
     except PenstockError as error:
         return str(error)
     return ""
@@ -51,7 +50,7 @@ def refusal(spark: Any, plan: dict[str, Any], **other: Any) -> str:
 
 def run(spark: Any, plan: dict[str, Any]) -> None:
     """Run the query, and look at what it left."""
-    start(spark, plan).awaitTermination()
+    start(joined(spark, plan), plan["folder"], ONCE).awaitTermination()
     if not plan["check"]:
         return
     figures: dict[str, Any] = {"first": tables(spark, plan)}
@@ -60,22 +59,22 @@ def run(spark: Any, plan: dict[str, Any]) -> None:
     last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     last.unlink()
     commits.joinpath(f".{last.name}.crc").unlink(missing_ok=True)
-    query = start(spark, plan)
+    query = start(joined(spark, plan), plan["folder"], ONCE)
     query.awaitTermination()
     figures["rerun"] = [each["batchId"] for each in query.recentProgress if each["numInputRows"]]
     figures["second"] = tables(spark, plan)
 
     left, right = (spark.read.parquet(plan[side]) for side in ("left", "right"))
     folder, join = plan["folder"], {name: plan["join"][name] for name in ("on", "time", "within")}
-    missed = reconcile(f"{folder}/lost", left, right, **join, results=f"{folder}/hits")
+    recovered = missed(left, right, folder, **join)
     found = spark.read.format("delta").load(f"{folder}/hits").drop("batch")
     names = {name: f"{name}_left" for name in ("ts",)}
     exact = left.withColumnsRenamed(names).join(right.withColumnsRenamed({"ts": "ts_right"}), "k")
     exact = exact.where("abs(unix_micros(ts_left) - unix_micros(ts_right)) <= 120000000").select(
         *found.columns
     )
-    whole = found.union(missed)
-    figures["found"], figures["missed"] = found.count(), missed.count()
+    whole = found.union(recovered)
+    figures["found"], figures["missed"] = found.count(), recovered.count()
     figures["differ"] = whole.exceptAll(exact).count() + exact.exceptAll(whole).count()
     figures["refused"] = [
         refusal(spark, plan, format="parquet"),
