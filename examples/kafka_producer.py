@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -19,8 +18,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from penstock.workloads import bursty_pair
-
-MINUTE = 60_000  # milliseconds
 
 
 def send(spark: SparkSession, servers: str, topic: str, rows: pd.DataFrame, start: float) -> None:
@@ -35,15 +32,25 @@ def send(spark: SparkSession, servers: str, topic: str, rows: pd.DataFrame, star
     writer.option("topic", topic).save()
 
 
-def run(spark: SparkSession, servers: str, minutes: int | None = None, **workload: Any) -> None:
-    """Send a minute of two bursty streams after the other, each when its second has come."""
-    for minute in itertools.count() if minutes is None else range(minutes):
-        start = datetime.now(UTC).timestamp()
-        streams = bursty_pair(60, seed=minute, **({"rate": 100, "factor": 30, "keys": 5_000} | workload))
-        for until in range(5_000, MINUTE + 1, 5_000):
-            time.sleep(max(0.0, start + until / 1_000 - time.time()))
-            for topic, rows in zip(("shown", "clicked"), streams, strict=True):
-                part = rows[(rows.ts >= until - 5_000) & (rows.ts < until)]
+def run(
+    spark: SparkSession,
+    servers: str,
+    topics: tuple[str, str] = ("shown", "clicked"),
+    *,
+    length: int = 60,
+    every: int = 5,
+    rounds: int | None = None,
+    **workload: Any,
+) -> None:
+    """Send streams of so many seconds one after the other, and what is due every so many seconds."""
+    given = {"rate": 100, "factor": 30, "keys": 5_000} | workload
+    for number in itertools.count() if rounds is None else range(rounds):
+        start = time.time()
+        streams = bursty_pair(length, seed=number, **given)
+        for due in range(every, length + every, every):
+            time.sleep(max(0.0, start + due - time.time()))
+            for topic, rows in zip(topics, streams, strict=True):
+                part = rows[(rows.ts >= (due - every) * 1_000) & (rows.ts < due * 1_000)]
                 if len(part):
                     send(spark, servers, topic, part, start)
 

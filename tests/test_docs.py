@@ -2,8 +2,8 @@
 
 - A `python` block with `>>>` is a doctest. Any other is executed; if a `text` block follows it directly,
   that is what it must print. The blocks of a file run in order and share their names.
-- A block that is marked `python src/...` or `python examples/...` is quoted from that file and must stand there
-  word for word.
+- A block that is marked `python src/...` or `python examples/...` is quoted from that file and must stand
+  there word for word.
 - Every block has one of the marks of `KINDS`, so that none escapes by a mark of its own.
 - Commands of `penstock`, in blocks and in lines of text, have to be understood by the command line.
 

@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 
 import penstock as ps
 from examples.kafka_join import EXACT, missed, results_of, rows_of, stream, table
+from examples.kafka_producer import run as produce
 from penstock.spark import match_pattern
+from penstock.workloads import bursty_pair
 from tests.spark.programs.kafka import run
 from tests.spark.support import START, committed, same_rows
 from tests.spark.systems.broker import broker
@@ -142,6 +144,16 @@ def test_killed(spark: Any, servers: str, connector: list[Path], tmp_path: Path)
 @pytest.mark.soak
 def test_killed_ten_times(spark: Any, servers: str, connector: list[Path], tmp_path: Path) -> None:
     check_kills(spark, servers, connector, tmp_path, rows=9_000, kills=10, longest=6)
+
+
+def test_the_producer_sends_what_the_join_reads(spark: Any, servers: str) -> None:
+    topics = "shown-produced", "clicked-produced"
+    produce(spark, servers, topics, length=2, every=1, rounds=1, rate=50)
+    for topic, rows in zip(topics, bursty_pair(2, seed=0, rate=50, factor=30, keys=5_000), strict=True):
+        got = rows_of(table(spark, servers, topic))
+        assert got.count() == got.dropna().count() == len(rows)
+        first, last = got.agg(F.unix_millis(F.min("ts")), F.unix_millis(F.max("ts"))).first()
+        assert last - first == rows.ts.max() - rows.ts.min()
 
 
 def test_patterns_of_a_topic(spark: Any, servers: str, tmp_path: Path) -> None:
