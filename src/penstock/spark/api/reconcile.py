@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.spark.runtime.delta_table import is_delta, read_delta
 from penstock.spark.runtime.join_bucket import EVENT, LEFT, RESULT, RIGHT
 from penstock.spark.runtime.join_schema import keys_of, output_fields, quoted, sides_of, times_of
 from penstock.spark.runtime.keys import is_collated
@@ -43,7 +44,8 @@ def reconcile(
     Parameters
     ----------
     archive
-        The rows that were evicted, dropped or late: a DataFrame, or the archive path of `write_split`.
+        The rows that were evicted, dropped or late: a DataFrame, or the archive path of `write_split`, with
+        Parquet files or a Delta table.
     left, right
         The complete input of both streams, as batch DataFrames.
     on, time, within, suffixes, unit
@@ -127,13 +129,14 @@ def _opened(given: Any, option: str, beside: DataFrame) -> DataFrame:
     if not isinstance(given, str | os.PathLike):
         _check_batch(given, option)
         return given
+    spark, path = beside.sparkSession, os.fspath(given)
     try:
-        frame = beside.sparkSession.read.parquet(os.fspath(given))
+        frame = read_delta(spark, path) if is_delta(spark, path) else spark.read.parquet(path)
         frame.columns  # noqa: B018 (a remote session looks only now)
         return frame
     except AnalysisException as error:
         raise PenstockError(
-            f"{option}={os.fspath(given)!r} cannot be read as Parquet: {str(error).splitlines()[0]}"
+            f"{option}={path!r} cannot be read as Parquet: {str(error).splitlines()[0]}"
         ) from error
 
 
