@@ -174,9 +174,7 @@ def _bare_number_doubt(window: Window, unit: str) -> str | None:
     )
 
 
-def warn_unit(
-    window: Window, unit: str, times: tuple[float, float] | None, stamped: bool = False
-) -> None:
+def warn_unit(window: Window, unit: str, times: tuple[float, float] | None, stamped: bool = False) -> None:
     """Warn if the times or the window look as if they were in another unit than the one they are read in.
 
     >>> from penstock.window import warn_unit, window_of

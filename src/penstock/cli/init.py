@@ -43,8 +43,10 @@ def init(
     ] = None,
     within: Annotated[
         str | None,
-        typer.Option(help="The window: '10 minutes', or '0 s..10 minutes' (right before..after left).",
-                     show_default=False),
+        typer.Option(
+            help="The window: '10 minutes', or '0 s..10 minutes' (right before..after left).",
+            show_default=False,
+        ),
     ] = None,
     budget: Annotated[str, typer.Option(help="Memory of the join: '64 MiB' or '2000 tuples'.")] = "64 MiB",
     policy: Annotated[str, typer.Option(help="Eviction policy.")] = "auto",
@@ -59,10 +61,12 @@ def init(
     if job.exists() and not force:
         raise PenstockError(f"'{job}' exists; give another name, or --force to replace it.")
     if isinstance(budget_of_text(budget), Fraction):
-        raise PenstockError(f"{budget!r} is a share, and a stream has no end to take a share of; give '64 MiB'.")
+        raise PenstockError(
+            f"{budget!r} is a share, and a stream has no end to take a share of; give '64 MiB'."
+        )
     policies.get(policy)
     asked = _missing({"--left": left, "--right": right, "--on": on, "--time": time, "--within": within})
-    if asked and not sys.stdin.isatty():
+    if asked and not is_interactive():
         raise PenstockError(f"There is no terminal to ask questions in; give {', '.join(asked)} as well.")
 
     if left is None or right is None:
@@ -78,12 +82,24 @@ def init(
         _check_columns(keys, times, sides)
     unit = _unit(sides, times)
     if within is None:
-        window = _ask("3. How far apart may the times of two rows be?", WINDOW, lambda text: _window(text, unit))
+        window = _ask(
+            "3. How far apart may the times of two rows be?", WINDOW, lambda text: _window(text, unit)
+        )
     else:
         window = _window(within, unit)
     arguments = {"on": keys, "time": times, "within": window} | ({"unit": unit} if unit else {})
     job.write_text(job_of(job.name, sides, arguments, budget, policy), encoding="utf-8")
     _tell(job)
+
+
+def is_interactive() -> bool:
+    """Whether there is somebody to ask.
+
+    >>> from penstock.cli.init import is_interactive
+    >>> is_interactive() in (True, False)
+    True
+    """
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _missing(options: dict[str, Any]) -> list[str]:
@@ -208,9 +224,10 @@ def _unit(sides: tuple[Stream, Stream], times: tuple[str, str]) -> str | None:
         return None
     for side, name, column in zip(sides, times, columns, strict=True):
         if not pd.api.types.is_numeric_dtype(column) and not _is_stamped(column):
-            first = column.dropna().iloc[:1].tolist()
+            first = [str(value) for value in column.dropna().iloc[:1]]
             raise ColumnError(
-                f"The time column {name!r} of the {side.side} stream has {str(first[0]) if first else 'no value'!r}; "
+                f"The time column {name!r} of the {side.side} stream has "
+                f"{first[0] if first else 'no value'!r}; "
                 "allowed are numbers, timestamps and texts such as 2024-05-01T12:00:00."
             )
     if any(stamped):
@@ -228,7 +245,9 @@ def _window(text: str, unit: str | None) -> Any:
         raise WindowError(f"{text!r} is not a window of time; write '10 minutes' or '0 s..10 minutes'.")
     numbers = [span for span in (resolved.before, resolved.after) if not isinstance(span, str) and span]
     if unit is None and numbers:
-        raise WindowError(f"The times are timestamps, so {text!r} needs a unit, such as '{numbers[0]:g} minutes'.")
+        raise WindowError(
+            f"The times are timestamps, so {text!r} needs a unit, such as '{numbers[0]:g} minutes'."
+        )
     return window
 
 
@@ -264,4 +283,6 @@ def _tell(job: Path) -> None:
 
     typer.echo(f"Written: {job}. Run it with: python {job}")
     if any(finding.state == "bad" for finding in java()):
-        typer.echo("note: Spark finds no Java that it can run; `penstock doctor` says how to get one.", err=True)
+        typer.echo(
+            "note: Spark finds no Java that it can run; `penstock doctor` says how to get one.", err=True
+        )

@@ -90,7 +90,9 @@ def times_of(left: DataFrame, right: DataFrame, time: Any, unit: str) -> tuple[t
 
 def _cast_advice(names: Sequence[str], families: Sequence[str | None]) -> str:
     """Return which of two time columns to cast."""
-    wrong = [(name, side) for name, side, family in zip(names, SIDES, families, strict=True) if family is None]
+    wrong = [
+        (name, side) for name, side, family in zip(names, SIDES, families, strict=True) if family is None
+    ]
     if not wrong:
         return "Cast one of them to the type of the other."
     what = "both" if len(wrong) == 2 else f"{wrong[0][0]!r} of the {wrong[0][1]} stream"
