@@ -94,7 +94,7 @@ def _processes() -> Iterator[tuple[int, int, str, str]]:
 
 
 def _memory_of(pid: int) -> int:
-    """Return the bytes of a process: its own, and its part of what it shares; where unknown, resident ones."""
+    """Return the bytes of a process: its own and its part of what it shares, or those that are resident."""
     try:
         for line in PROC.joinpath(str(pid), "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -30,12 +30,12 @@ def intro(scenario: Scenario) -> str:
     return "\n".join(
         (
             f"[bold]Two streams are joined: views and buys of the same product, at most {WITHIN} apart.[/]",
-            f"Each has {scenario.rows:,} rows a minute, and {scenario.factor} times as many in a burst of {burst}.",
+            f"Each has {scenario.rows:,} rows a minute, {scenario.factor} times as many in a burst of {burst}.",
             "Two Spark jobs read the same files as fast as they can. Each has one core, and "
             f"{limit} for all its processes.",
             f"[bold]{TITLES['spark']}[/] keeps every row for {WITHIN}. Its JVM has a heap of {heaps[0]}.",
-            f"[bold]{TITLES['penstock']}[/] keeps the most useful rows, in {scenario.budget}. Its JVM has a heap of "
-            f"{heaps[1]}; the rest is for Python.",
+            f"[bold]{TITLES['penstock']}[/] keeps the most useful rows, in {scenario.budget}. Its JVM's heap "
+            f"has {heaps[1]}; the rest is for Python.",
             "",
         )
     )
@@ -137,7 +137,7 @@ def shortcomings(scenario: Scenario, spark: Side, penstock: Side, answer: Answer
     ]
     if 0 < quiet[0] < quiet[1]:
         found.append(
-            f"Before the burst Spark's own join took {quiet[0]:.1f} s a minute, and Penstock {quiet[1]:.1f} s."
+            f"Before the burst a minute took Spark's own join {quiet[0]:.1f} s, Penstock {quiet[1]:.1f} s."
         )
     estimate = last(penstock, "recall")
     actual = answer.online / max(1, answer.exact)

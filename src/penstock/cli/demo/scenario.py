@@ -32,8 +32,8 @@ class Scenario:
     keys: int = 2_000_000
     late: float = 0.001  # share of the rows that come a file or more too late
     limit: int = 1_536 * MIB  # of memory, for all processes of a side
-    spark_heap: int = 1_088 * MIB  # Spark's own join needs no Python workers, so its JVM gets nearly all
-    penstock_heap: int = 480 * MIB
+    spark_heap: int = 1_056 * MIB  # Spark's own join needs no Python workers, so its JVM gets nearly all
+    penstock_heap: int = 544 * MIB
     budget: str = "48 MiB"
     policy: str = "prob"
     patience: float = 90.0  # seconds after which a side that still runs is stopped

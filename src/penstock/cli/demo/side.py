@@ -16,12 +16,14 @@ from typing import Any
 from penstock.cli.demo.scenario import KEY, MIB, SIDES, SUFFIXES, TEXTS, TIME, WITHIN, Scenario
 
 POLL = 0.25  # seconds
-# As on YARN, a JVM without memory ends; this collector also ends one that does little but collect garbage.
-JVM = "-XX:+ExitOnOutOfMemoryError -XX:+UseParallelGC"
-ROCKSDB = {
+# As on YARN, a JVM without memory ends. So does one that does little but collect garbage: 90 % of its time, to
+# free less than 5 % of its heap.
+JVM = "-XX:+ExitOnOutOfMemoryError -XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5"
+# The state store of Penstock, outside of the heap.
+ROCKSDB = {"boundedMemoryUsage": "true", "maxMemoryUsageMB": "64"}
     "boundedMemoryUsage": "true",
     "maxMemoryUsageMB": "64",
-}  # Penstock's state store, outside of the heap
+}  # outside of the heap
 ENOUGH = 3_072 * MIB  # the heap of the process that computes the exact answer
 
 
