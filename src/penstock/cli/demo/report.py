@@ -30,7 +30,7 @@ def intro(scenario: Scenario) -> str:
     return "\n".join(
         (
             f"[bold]Two streams are joined: views and buys of the same product, at most {WITHIN} apart.[/]",
-            f"Each has {scenario.rows:,} rows a minute, {scenario.factor} times as many in a burst of {burst}.",
+            f"Each has {scenario.rows:,} rows a minute, in a burst of {burst} {scenario.factor} times that.",
             "Two Spark jobs read the same files as fast as they can. Each has one core, and "
             f"{limit} for all its processes.",
             f"[bold]{TITLES['spark']}[/] keeps every row for {WITHIN}. Its JVM has a heap of {heaps[0]}.",

@@ -16,14 +16,11 @@ from typing import Any
 from penstock.cli.demo.scenario import KEY, MIB, SIDES, SUFFIXES, TEXTS, TIME, WITHIN, Scenario
 
 POLL = 0.25  # seconds
-# As on YARN, a JVM without memory ends. So does one that does little but collect garbage: 90 % of its time, to
-# free less than 5 % of its heap.
+# As on YARN, a JVM that has run out of memory ends. So does one that spends 90 % of its time on garbage
+# collections that free less than 5 % of its heap.
 JVM = "-XX:+ExitOnOutOfMemoryError -XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5"
 # The state store of Penstock, outside of the heap.
 ROCKSDB = {"boundedMemoryUsage": "true", "maxMemoryUsageMB": "64"}
-    "boundedMemoryUsage": "true",
-    "maxMemoryUsageMB": "64",
-}  # outside of the heap
 ENOUGH = 3_072 * MIB  # the heap of the process that computes the exact answer
 
 
