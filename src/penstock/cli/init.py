@@ -121,7 +121,7 @@ def _two_paths(text: str) -> tuple[Path, Path]:
     except ValueError as error:
         raise PenstockError(f"{text!r} cannot be read: {error}.") from error
     if len(words) != 2:
-        raise PenstockError(f"Two are needed, separated by a blank; {len(words)} were given.")
+        raise PenstockError(f"Two are needed, separated by a blank; {len(words)} given.")
     for word in words:
         format_of(word)
     return words[0], words[1]

@@ -78,16 +78,14 @@ def plan(
         from penstock.policies.registry import starters
 
         sides = (read_table(left), read_table(right))
-        texts = [
-            parse_times(table, *each) for table, *each in zip(sides, names, ("left", "right"), strict=True)
-        ]
+        texts = parse_times(sides, names)
         for kind in (ShortSampleWarning, UnitWarning):  # printed below as notes of the plan
             warnings.simplefilter("ignore", kind)
         found = ps.plan(
             *sides,
             on=[pair_of_names(name) for name in parts_of(on)],
             time=names,
-            within=window_of_text(within, unit if any(texts) else None),
+            within=window_of_text(within, unit if texts else None),
             budgets=None if budgets is None else [budget_of_text(text) for text in parts_of(budgets)],
             policies=starters() if policies is None else policies_of(policies),
             target=target,

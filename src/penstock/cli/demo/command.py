@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,9 +48,7 @@ def demo(
     scenario = QUICK if quick else Scenario()
     out = sink.screen
     out.print(intro(scenario))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end as after Ctrl-C: leave nothing behind
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with _folder() as folder:
         with working("writing the streams and, once per machine, compiling"):
             _prepare(folder, scenario)
         sides = _race(folder, scenario, out)
@@ -67,6 +65,21 @@ def demo(
         out.print(f"The picture: {drawing}")
     if not answer.same:
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder that is removed at the end, also at Ctrl-C and where the process is asked to end."""
+
+    def end(*_: object) -> None:
+        sys.exit(143)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_java() -> None:

@@ -87,7 +87,7 @@ class Runner:
         self._file = log.open("wb")
         self._child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self._file, stdin=subprocess.PIPE, start_new_session=True,
-            env=os.environ | ENVIRONMENT,
+            env=os.environ | ENVIRONMENT | {"TMPDIR": str(log.parent)},
         )  # fmt: skip
         self.tree = ProcessTree(self._child.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)

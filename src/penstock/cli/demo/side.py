@@ -39,7 +39,7 @@ def session(heap: int, cores: int, folder: Path) -> Any:
         SparkSession.builder.master(f"local[{cores}]")
         .appName("penstock demo")
         .config("spark.driver.memory", f"{heap // MIB}m")
-        .config("spark.driver.extraJavaOptions", JVM)
+        .config("spark.driver.extraJavaOptions", f"{JVM} -XX:-UsePerfData -Djava.io.tmpdir={folder}")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", str(cores))
