@@ -28,15 +28,15 @@ class Scenario:
     factor: int = 6  # how many times that a minute in a burst has
     files: int = 15
     bursts: tuple[int, ...] = (3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
-    text: int = 100  # characters of the text column of a row
+    text: int = 150  # characters of the text column of a row
     keys: int = 2_000_000
     late: float = 0.001  # share of the rows that come a file or more too late
     limit: int = 1_536 * MIB  # of memory, for all processes of a side
-    spark_heap: int = 1_056 * MIB  # Spark's own join needs no Python workers, so its JVM gets nearly all
-    penstock_heap: int = 544 * MIB
+    spark_heap: int = 1_088 * MIB  # Spark's own join needs no Python workers, so its JVM gets nearly all
+    penstock_heap: int = 528 * MIB
     budget: str = "32 MiB"
     policy: str = "prob"
-    patience: float = 90.0  # seconds after which a side that still runs is stopped
+    patience: float = 85.0  # seconds after which a side that still runs is stopped
     seed: int = 7
 
     def rows_of(self, file: int) -> int:

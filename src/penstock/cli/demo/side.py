@@ -18,7 +18,11 @@ from penstock.cli.demo.scenario import KEY, MIB, SIDES, SUFFIXES, TEXTS, TIME, W
 POLL = 0.25  # seconds
 # As on YARN, a JVM that has run out of memory ends. So does one that spends 90 % of its time on garbage
 # collections that free less than 5 % of its heap.
-JVM = "-XX:+ExitOnOutOfMemoryError -XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5"
+# It lives too briefly to be worth optimizing further, which takes time on one core, and memory.
+JVM = (
+    "-XX:+ExitOnOutOfMemoryError -XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5 "
+    "-XX:TieredStopAtLevel=1"
+)
 # The state store of Penstock, outside of the heap.
 ROCKSDB = {"boundedMemoryUsage": "true", "maxMemoryUsageMB": "64"}
 ENOUGH = 3_072 * MIB  # the heap of the process that computes the exact answer
