@@ -12,6 +12,7 @@ import typer
 from penstock.cli.dashboard import dashboard
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
+from penstock.cli.init import init
 from penstock.cli.join import join, reconcile
 from penstock.cli.lookup import enrich, plan_lookup
 from penstock.cli.match import match
@@ -39,6 +40,10 @@ for command, example in (
     (
         plan,
         "penstock plan buys.csv sells.csv --on symbol,price --time ts --within '10 minutes' --target 0.95",
+    ),
+    (
+        init,
+        "penstock init job.py --left shown/ --right clicked/ --on ad --time ts --within '10 minutes'",
     ),
     (policies, "penstock policies --json policies.json"),
     (match, "penstock match query.neel events.parquet --type kind --time ts --out matches.parquet"),

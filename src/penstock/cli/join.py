@@ -79,15 +79,15 @@ def join(
         frames = [read(session, path, streaming=stream) for path in (left, right)]
         with warnings_in_one_line(UnitWarning):
             _check_unit(read(session, left), what["time"][0], window_of(what["within"]), unit)
-        joined = bounded_join(
-            *frames,
-            **what,
-            budget=room,
-            policy=policy,
-            lateness=lateness,
-            emit="all" if archive else "results",
-            name=watch,
-        )
+            joined = bounded_join(
+                *frames,
+                **what,
+                budget=room,
+                policy=policy,
+                lateness=lateness,
+                emit="all" if archive else "results",
+                name=watch,
+            )
         figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
         recall = recall_of(JoinFigures.from_flat(figures))
     estimate = {"recall": recall.value, "recall_at_most": recall.at_most}

@@ -145,7 +145,7 @@ class WindowJoin:
         2
         """
         arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
-        warn_unit(self.within, arrivals.unit, arrivals.numbers)
+        warn_unit(self.within, arrivals.unit, arrivals.numbers, arrivals.stamped)
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
         return self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
 

@@ -113,6 +113,7 @@ class Policy:
     sees_places: ClassVar[bool] = False  # uses the distance between keys that are numbers or contain one
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
     candidate_for: ClassVar[Mapping[str, int]] = {}  # operators in which `auto` tries it: lowest rank first
+    starter: ClassVar[bool] = False  # fast to compile and to run: `penstock plan` starts with it
     grows: ClassVar[bool] = False  # its tables grow with the tuples, see `grow`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 

@@ -23,6 +23,7 @@ from penstock.spark.runtime.join_schema import (
     EVENT_TIME,
     JoinKeys,
     event_time_field,
+    family_of,
     keys_of,
     output_fields,
     quoted,
@@ -37,7 +38,7 @@ from penstock.spark.runtime.join_spec import JoinSpec
 from penstock.spark.runtime.keys import names_of
 from penstock.spark.runtime.packer import BUCKET, CHECK, KEY
 from penstock.spark.runtime.run import run
-from penstock.window import Within, window_of
+from penstock.window import Within, warn_unit, window_of
 
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
@@ -134,6 +135,7 @@ def bounded_join(
         )
     keys = keys_of(left, right, on)
     times, unit, dtype = times_of(left, right, time, unit)
+    warn_unit(window, unit, None, stamped=family_of(left.schema[times[0]].dataType) != "number")
     sides = sides_of(left, right, keys, times, suffixes)
     streaming = left.isStreaming
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
