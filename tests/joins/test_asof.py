@@ -125,7 +125,9 @@ def test_batches_and_snapshots_change_nothing(
     out = fed(whole, arrivals)
     pairs, log = [*out.pairs.tolist(), *whole.finish(collect=True).pairs.tolist()], out.log.tolist()
     state, pairs_of_parts, log_of_parts = join.start(lateness=lateness), [], []
-    for first, last in itertools.pairwise([0, *sorted(min(cut, len(arrivals)) for cut in cuts), len(arrivals)]):
+    for first, last in itertools.pairwise(
+        [0, *sorted(min(cut, len(arrivals)) for cut in cuts), len(arrivals)]
+    ):
         out = fed(state, arrivals[first:last])
         pairs_of_parts += out.pairs.tolist()
         log_of_parts += out.log.tolist()
@@ -179,7 +181,9 @@ def test_streams_that_advance_independently(
     out = state.finish(collect=True, log=True)
     pairs, log = pairs + out.pairs.tolist(), log + out.log.tolist()
     order = [(side, row) for side, _, _, row in both]
-    come = [right[row] if (1, row) in order and (1, row) not in late else (None, 0) for row in range(len(right))]
+    come = [
+        right[row] if (1, row) in order and (1, row) not in late else (None, 0) for row in range(len(right))
+    ]
     # Of rows of one time, the first to come is the first: number them in order of arrival.
     numbers = sorted(range(len(right)), key=lambda row: order.index((1, row)) if (1, row) in order else -1)
     answers = exact_answers(left, [come[number] for number in numbers], tolerance, direction, exact)
@@ -217,7 +221,13 @@ def test_equals_pandas(direction, exact, tolerance):
     )
     right["right_row"] = np.arange(len(right))
     expected = pd.merge_asof(
-        left, right, on="ts", by=["a", "b"], tolerance=tolerance, direction=direction, allow_exact_matches=exact
+        left,
+        right,
+        on="ts",
+        by=["a", "b"],
+        tolerance=tolerance,
+        direction=direction,
+        allow_exact_matches=exact,
     )["right_row"]
     run = ps.asof_join(
         left,

@@ -38,9 +38,7 @@ def _answer(
     ahead = min(after, default=None)
     if direction == "backward":
         chosen = back
-    elif direction == "forward":
-        chosen = ahead
-    elif back is None or (ahead is not None and ahead[0] - time < time - back[0]):
+    elif direction == "forward" or back is None or (ahead is not None and ahead[0] - time < time - back[0]):
         chosen = ahead
     else:
         chosen = back

@@ -116,4 +116,3 @@ def find_answer(index, store, entry, key, time, other):
 def no_candidate(time):
     """No right row besides those in memory."""
     return Candidate(False, time, np.int64(-1))
-

@@ -101,8 +101,8 @@ class AsofIndex(NamedTuple):
 
 
 def queues_for(index: AsofIndex) -> tuple[bool, bool, bool]:
-    """Return which queues are needed: of waiting left rows, of right rows to go, of right rows to announce."""
-    direction, exact, in_step, ties = index.meta[: TIES + 1].tolist()
+    """Return which queues are needed: of waiting left rows, of right rows to go, and to announce."""
+    direction, _, in_step, ties = index.meta[: TIES + 1].tolist()
     in_order = bool(in_step) and ties != ANY_ORDER
     bounded = index.tolerance[0] < UNLIMITED
     waits = not (in_order and direction == BACKWARD)
@@ -198,7 +198,7 @@ def within_reach(index, time):
 
 @jit
 def left_done(index, time):
-    """Whether no left row to come needs a row before the right row of this time (forward: this row itself)."""
+    """Whether no left row to come needs a right row before this time; for `forward`, the one of this time."""
     if (index.meta[DIRECTION] == FORWARD) == (index.meta[EXACT] != 0):
         return passed(index, LEFT, time)
     return reached(index, LEFT, time)

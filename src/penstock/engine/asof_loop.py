@@ -352,7 +352,7 @@ def take_right(index, policy, store, batch, out, i):
 
 @jit
 def replace(index, policy, store, batch, out, i, slot):
-    """Let a right row take the place, and the score, of the one before it; False if it is larger, and enters anew."""
+    """Let a right row take the place and the score of the one before it; False if it needs more room."""
     size = batch.size[i] if batch.size.shape[0] > 0 else np.int64(0)
     before = np.int64(store.t32[slot, SIZE])
     if size > before:

@@ -129,7 +129,7 @@ def arrivals_of(
 ) -> Arrivals:
     """Bring two tables into processing order, with coded keys and times on one scale.
 
-    `right_first` puts right before left rows of the same time; `keyless` allows `on=()`, one key for all rows.
+    `right_first` puts right before left rows of the same time. `keyless` allows `on=()`: one key for all.
     """
     tables = (left, right)
     for table in tables:
@@ -197,7 +197,7 @@ def _in_time(times: np.ndarray) -> np.ndarray:
 
 
 def _merge(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of both sides' sorted times in the merged order, the first side before the other."""
+    """Return the positions of both sides' sorted times in the merged order, the first before the other."""
     return (
         np.arange(len(left)) + np.searchsorted(right, left, side="left"),
         np.arange(len(right)) + np.searchsorted(left, right, side="right"),

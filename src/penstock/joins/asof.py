@@ -12,17 +12,19 @@ from penstock.arrays import time_dtype
 from penstock.budget import Budget, Bytes, budget_of
 from penstock.columns import Table, row_count
 from penstock.compiler.tiers import expecting
-from penstock.engine.asof_index import RIGHT_FIRST, tie_order
+from penstock.engine.asof_index import ANY_ORDER, LEFT_FIRST, RIGHT_FIRST, tie_order
+from penstock.engine.store import TIMED
 from penstock.errors import PenstockError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.asof_config import (
     DIRECTIONS,
+    AsofConfig,
     asof_policy,
     check_budget_of_stream,
     check_tolerance,
-    configure,
     need_of,
     tolerance_of,
+    within_budget,
 )
 from penstock.joins.asof_state import AsofState
 from penstock.joins.asof_stats import AsofRun, AsofStats
@@ -30,7 +32,9 @@ from penstock.joins.config import behind_of, check_times
 from penstock.joins.late import LateWatch
 from penstock.payload import mean_row_bytes
 from penstock.units import time_unit
-from penstock.window import UnitWatch, Within, warn_unit
+from penstock.window import Resolved, UnitWatch, Within, warn_unit
+
+_TIES = {None: ANY_ORDER, False: LEFT_FIRST, True: RIGHT_FIRST}
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,18 @@ class AsofJoin:
         object.__setattr__(self, "policy", asof_policy(self.policy))
         check_tolerance(self.tolerance)
         if self.direction not in DIRECTIONS:
-            raise PenstockError(f"direction={self.direction!r} is not known{hint(self.direction, DIRECTIONS)}")
+            raise PenstockError(
+                f"direction={self.direction!r} is not known{hint(self.direction, DIRECTIONS)}"
+            )
         if not isinstance(self.allow_exact_matches, bool | np.bool_):
             raise PenstockError(
                 f"allow_exact_matches={self.allow_exact_matches!r} is not allowed; give True or False."
             )
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**62:
+        if (
+            isinstance(self.seed, bool)
+            or not isinstance(self.seed, int | np.integer)
+            or not 0 <= self.seed < 2**62
+        ):
             raise PenstockError(f"seed={self.seed!r} is not allowed; it must be a whole number from 0 up.")
 
     def run(
@@ -123,7 +133,9 @@ class AsofJoin:
         with expecting(len(arrivals)):
             state.warm()
             parts = [
-                state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row, size, collect=collect),
+                state.process(
+                    arrivals.stream, arrivals.key, arrivals.time, arrivals.row, size, collect=collect
+                ),
                 state.finish(collect=collect),
             ]
         rows = row_count(left)
@@ -149,20 +161,31 @@ class AsofJoin:
         span = arrivals.span
         left, right = arrivals.per_stream
         keys = len(np.unique(arrivals.key[arrivals.stream == 1])) if hasattr(self.budget, "share") else 0
-        config = configure(
-            self.budget,
-            self.policy,
-            need_of((left, right), keys, float(span), tolerance, self.direction),
-            direction=self.direction,
-            exact=bool(self.allow_exact_matches),
-            tolerance=tolerance,
-            dtype=dtype,
+        config = self._config(
+            tolerance,
+            dtype,
             ties=order,
             rates=(left / span, right / span) if span > 0 else (float(left), float(right)),
             mean_row=float(arrivals.size.mean()) if len(arrivals.size) else mean_row,
-            seed=int(self.seed),
         )
-        return AsofState(config)
+        need = need_of((left, right), keys, float(span), tolerance, self.direction)
+        return AsofState(within_budget(config, self.budget, need))
+
+    def _config(self, tolerance: Any, dtype: np.dtype, **settings: Any) -> AsofConfig:
+        """Return a config without its budget."""
+        return AsofConfig(
+            window=Resolved(TIMED, (tolerance, tolerance), float(tolerance)),
+            policy=self.policy,
+            step="arrival",
+            time_dtype=dtype,
+            input_dtype=dtype,
+            capacities=(1,),
+            seed=int(self.seed),
+            direction=DIRECTIONS[self.direction],
+            exact=bool(self.allow_exact_matches),
+            tolerance=tolerance,
+            **settings,
+        )
 
     def start(
         self,
@@ -199,31 +222,39 @@ class AsofJoin:
         return state
 
     def new_state(
-        self, *, unit: str, dtype: Any, row_bytes: float, lateness: Any, filter_bytes: int | None = None
+        self,
+        *,
+        unit: str,
+        dtype: Any,
+        row_bytes: float,
+        lateness: Any,
+        filter_bytes: int | None = None,
+        right_first: bool | None = None,
     ) -> AsofState:
-        """Return what `start` returns, without warnings: the driver warns, not every worker."""
+        """Return what `start` returns, without warnings: the driver warns, not every worker.
+
+        `right_first` says which of the rows of one time come first, if that is known.
+        """
         check_budget_of_stream(self.budget)
         if filter_bytes is not None and (
-            isinstance(filter_bytes, bool) or not isinstance(filter_bytes, int | np.integer) or filter_bytes < 0
+            isinstance(filter_bytes, bool)
+            or not isinstance(filter_bytes, int | np.integer)
+            or filter_bytes < 0
         ):
-            raise PenstockError(f"filter_bytes={filter_bytes!r} is not allowed; give a number of bytes from 0 up.")
+            raise PenstockError(
+                f"filter_bytes={filter_bytes!r} is not allowed; give a number of bytes from 0 up."
+            )
         dtype = time_dtype(dtype)
         tolerance = tolerance_of(self.tolerance, time_unit(unit), dtype)
         window = Within(0, 0).resolve(time_unit(unit))
-        config = configure(
-            self.budget,
-            self.policy,
-            0.0,
-            direction=self.direction,
-            exact=bool(self.allow_exact_matches),
-            tolerance=tolerance,
-            dtype=dtype,
+        config = self._config(
+            tolerance,
+            dtype,
+            ties=_TIES[right_first],
             mean_row=row_bytes,
             lateness=None if lateness is None else behind_of(lateness, unit, window),
-            filter_bytes=filter_bytes,
-            seed=int(self.seed),
         )
-        return AsofState(config)
+        return AsofState(within_budget(config, self.budget, 0.0, filter_bytes))
 
 
 def asof_join(
@@ -242,9 +273,9 @@ def asof_join(
 ) -> AsofRun:
     """Find for every left row the nearest right row of its key in time, in a fixed amount of memory.
 
-    With enough memory the answers are those of `pandas.merge_asof`. With less, left rows whose answer may have
-    been evicted are counted as `undecided` and have no pair; all others keep their exact answer. See `AsofJoin`
-    for the parameters.
+    With enough memory the answers are those of `pandas.merge_asof`. With less, left rows whose answer may
+    have been evicted are counted as `undecided` and have no pair; all others keep their exact answer. See
+    `AsofJoin` for the parameters.
 
     >>> import penstock as ps
     >>> trades = {"sym": ["A", "B", "A"], "ts": [3, 4, 9]}
@@ -284,4 +315,3 @@ def _pairs(rows: int, found: np.ndarray, null_keys: np.ndarray) -> pa.Table:
     left_row = np.flatnonzero(answer != undecided)
     right_row = answer[left_row]
     return pa.table({"left_row": left_row, "right_row": pa.array(right_row, mask=right_row < 0)})
-

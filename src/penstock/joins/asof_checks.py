@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.engine.asof_index import FAR as NEVER
 from penstock.engine.asof_index import (
     DIRECTION,
     EARLIER,
@@ -23,6 +22,7 @@ from penstock.engine.asof_index import (
     AsofIndex,
     queues_for,
 )
+from penstock.engine.asof_index import FAR as NEVER
 from penstock.engine.evicted_keys import EvictedKeys
 from penstock.engine.score_queue import HEAD_AT, HEAP_LENGTH, RUN_LENGTH, Queue
 from penstock.engine.store import (

@@ -19,14 +19,12 @@ from penstock.engine.asof_index import (
     AsofIndex,
     new_asof_index,
 )
-from penstock.engine.store import TIMED
 from penstock.errors import BudgetError, UnknownPolicyError, WindowError
 from penstock.joins.config import Config, beginning, with_byte_budget
 from penstock.joins.growth import MOST_TUPLES, first_rooms
 from penstock.policies import Policy, get, names
 from penstock.policies.candidates import can_be_candidate
 from penstock.units import duration
-from penstock.window import Resolved
 
 if TYPE_CHECKING:
     from penstock.joins.asof_state import AsofState
@@ -92,7 +90,9 @@ def tolerance_of(given: Any, unit: str, dtype: np.dtype) -> Any:
     if dtype == np.int64:
         span = math.floor(span)
     if not span < UNLIMITED:
-        raise WindowError(f"tolerance={given!r} is too long; give less than 2^61 {unit}, or None for no limit.")
+        raise WindowError(
+            f"tolerance={given!r} is too long; give less than 2^61 {unit}, or None for no limit."
+        )
     return span
 
 
@@ -107,14 +107,16 @@ def check_tolerance(given: Any) -> None:
     if not _is_number(given):
         if isinstance(given, bool) or not (isinstance(given, str) or hasattr(given, "total_seconds")):
             raise WindowError(
-                f"tolerance takes a number in the unit of the time column, a duration such as '60 s', or None "
+                "tolerance takes a number in the unit of the time column, a duration such as '60 s', or None "
                 f"for no limit; {given!r} was given."
             )
         span = duration(given, "ns")
     else:
         span = given
     if not (math.isfinite(span) and span >= 0):
-        raise WindowError(f"tolerance={given!r} is not allowed; it is a span from 0 up, or None for no limit.")
+        raise WindowError(
+            f"tolerance={given!r} is not allowed; it is a span from 0 up, or None for no limit."
+        )
 
 
 def asof_policy(given: Any) -> Policy:
@@ -148,56 +150,36 @@ def asof_policy(given: Any) -> Policy:
     return policy
 
 
-def configure(
-    budget: Budget,
-    policy: Policy,
-    need: float,
-    *,
-    direction: str,
-    exact: bool,
-    tolerance: Any,
-    dtype: np.dtype,
-    ties: int = ANY_ORDER,
-    rates: tuple[float, float] | None = None,
-    mean_row: float = 0.0,
-    lateness: tuple[float, ...] | None = None,
-    filter_bytes: int | None = None,
-    seed: int = 0,
+def within_budget(
+    config: AsofConfig, budget: Budget, need: float, filter_bytes: int | None = None
 ) -> AsofConfig:
-    """Return the config for a budget; `need` is how many tuples the exact join keeps, for a fraction."""
-    config = AsofConfig(
-        window=Resolved(TIMED, (tolerance, tolerance), float(tolerance)),
-        policy=policy,
-        step="arrival",
-        time_dtype=dtype,
-        input_dtype=dtype,
-        capacities=(1,),
-        seed=seed,
-        rates=rates,
-        mean_row=mean_row,
-        lateness=lateness,
-        direction=DIRECTIONS[direction],
-        exact=exact,
-        tolerance=tolerance,
-        ties=ties,
-    )
+    """Return the config with its limits; `need` is how many tuples the exact join keeps, for a fraction."""
     if isinstance(budget, Bytes):
-        share = budget.n // FILTER_SHARE if filter_bytes is None else filter_bytes
-        config = dataclasses.replace(config, sketch_bytes=share)
+        size = budget.n // FILTER_SHARE if filter_bytes is None else filter_bytes
+        config = dataclasses.replace(config, sketch_bytes=size)
         return with_byte_budget(config, budget, "unified", (1, 1))  # type: ignore[return-value]
     tuples = budget.n if isinstance(budget, Tuples) else math.floor(budget.share * need)
+    check_tuples(tuples, budget)
+    size = min(max(FILTER_PER_TUPLE * tuples, FILTER_LEAST), FILTER_MOST)
+    return dataclasses.replace(
+        config, capacities=(tuples,), sketch_bytes=size if filter_bytes is None else filter_bytes
+    )
+
+
+def check_tuples(tuples: int, budget: Budget) -> None:
+    """Reject a budget for fewer tuples than one, or more than a join can keep.
+
+    >>> import penstock as ps
+    >>> from penstock.joins.asof_config import check_tuples
+    >>> check_tuples(1, ps.Tuples(1))
+    """
     if tuples < 1:
         raise BudgetError(f"{budget!r} of this input is {tuples} tuples; an as-of join needs at least one.")
     if tuples > MOST_TUPLES:
         raise BudgetError(f"An as-of join keeps at most {MOST_TUPLES:,} tuples; {budget!r} was given.")
-    size = min(max(FILTER_PER_TUPLE * tuples, FILTER_LEAST), FILTER_MOST)
-    size = size if filter_bytes is None else filter_bytes
-    return dataclasses.replace(config, capacities=(tuples,), sketch_bytes=size)
 
 
-def need_of(
-    arrivals: tuple[int, int], right_keys: int, span: float, tolerance: Any, direction: str
-) -> float:
+def need_of(arrivals: tuple[int, int], right_keys: int, span: float, tolerance: Any, direction: str) -> float:
     """Return about how many tuples the exact join keeps: the newest right row of each key, and what waits.
 
     A right row is of use for the tolerance, and so is a left row that waits for a later one.

@@ -43,7 +43,10 @@ class AsofState(KeepsRows, JoinState):
     >>> state.process([1], [8], [104], [1], collect=True).pairs.tolist()
     [[0, 0]]
     >>> copy = ps.AsofState.restore(state.snapshot())
-    >>> copy.process([0], [9], [105], [1], collect=True).pairs.tolist(), copy.finish(collect=True).pairs.tolist()
+    >>> (
+    ...     copy.process([0], [9], [105], [1], collect=True).pairs.tolist(),
+    ...     copy.finish(collect=True).pairs.tolist(),
+    ... )
     ([], [[1, -1]])
     """
 
@@ -91,7 +94,9 @@ class AsofState(KeepsRows, JoinState):
         check_times(batch.time)
         if self.config.lateness is None:
             if self.index.meta[ENDED]:
-                raise PenstockError("The streams have ended with finish(); start another state for more rows.")
+                raise PenstockError(
+                    "The streams have ended with finish(); start another state for more rows."
+                )
             super()._check_order(batch)
 
     def _first_room(self, arrivals: int) -> int:
@@ -129,8 +134,8 @@ class AsofState(KeepsRows, JoinState):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Continue from another state that has another budget or policy, as `StreamState.take_over` does.
 
-        A smaller budget evicts some of the tuples. If the filter of evicted keys has another size, any key may
-        have been evicted so far.
+        A smaller budget evicts some of the tuples. If the filter of evicted keys has another size, any key
+        may have been evicted so far.
         """
         slots = np.concatenate([other._live(0), other._live(1)])
         slots = slots[np.argsort(other.store.t64[slots, ARRIVAL])]
@@ -208,4 +213,3 @@ class AsofState(KeepsRows, JoinState):
 
 def _kernel_for(config: AsofConfig) -> Callable[..., int]:
     return drive_asof if config.policy.compiled else interpreted(drive_asof)
-

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.asof_loop import LOG_UNDECIDED
 from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
 from penstock.engine.store import STEPS
 from penstock.errors import SnapshotError
@@ -38,7 +39,7 @@ from penstock.spark.runtime.payload_table import PayloadTable
 LEFT, RIGHT = 0, 1
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
-EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
+EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late", LOG_UNDECIDED: "undecided"}
 ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
