@@ -46,8 +46,8 @@ def warm(
 
     The result includes kernels that this process has used before.
 
-    `operators` are any of `join` (two streams, in process and on Spark), `asof`, `many`, `cache` (also for lookups),
-    `match` and `query`; default: all. Policies that an operator does not support are skipped.
+    `operators` are any of `join` (two streams, in process and on Spark), `asof`, `many`, `cache` (also for
+    lookups), `match` and `query`; default: all. Policies that an operator does not support are skipped.
     `report` is called with the number of steps done, the total, and the next step.
 
     >>> from penstock.warm import warm

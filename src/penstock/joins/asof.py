@@ -169,7 +169,7 @@ class AsofJoin:
             mean_row=float(arrivals.size.mean()) if len(arrivals.size) else mean_row,
         )
         need = need_of((left, right), keys, float(span), tolerance, self.direction)
-        return AsofState(within_budget(config, self.budget, need))
+        return AsofState(within_budget(config, self.budget, need, most=len(arrivals)))
 
     def _config(self, tolerance: Any, dtype: np.dtype, **settings: Any) -> AsofConfig:
         """Return a config without its budget."""

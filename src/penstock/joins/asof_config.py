@@ -151,15 +151,23 @@ def asof_policy(given: Any) -> Policy:
 
 
 def within_budget(
-    config: AsofConfig, budget: Budget, need: float, filter_bytes: int | None = None
+    config: AsofConfig,
+    budget: Budget,
+    need: float,
+    filter_bytes: int | None = None,
+    most: int = MOST_TUPLES,
 ) -> AsofConfig:
-    """Return the config with its limits; `need` is how many tuples the exact join keeps, for a fraction."""
+    """Return the config with its limits.
+
+    `need` is how many tuples the exact join keeps, for a fraction, and `most` how many arrivals there are.
+    """
     if isinstance(budget, Bytes):
         size = budget.n // FILTER_SHARE if filter_bytes is None else filter_bytes
         config = dataclasses.replace(config, sketch_bytes=size)
         return with_byte_budget(config, budget, "unified", (1, 1))  # type: ignore[return-value]
     tuples = budget.n if isinstance(budget, Tuples) else math.floor(budget.share * need)
     check_tuples(tuples, budget)
+    tuples = max(1, min(tuples, most))
     size = min(max(FILTER_PER_TUPLE * tuples, FILTER_LEAST), FILTER_MOST)
     return dataclasses.replace(
         config, capacities=(tuples,), sketch_bytes=size if filter_bytes is None else filter_bytes

@@ -69,7 +69,11 @@ class AsofBucket(JoinBucket):
         before, first = self.state.totals(), int(self.state.store.meta[STEPS])
         out = self.state.finish(collect=True, log=True)
         self._count(before, out.log)
-        return self._told([out], out.log, first, np.empty(0, self.spec.dtype), [])
+        told = self._told([out], out.log, first, np.empty(0, self.spec.dtype), [])
+        return chain(told, [pa.table({})])  # figures of a bucket without output count, too
+
+    def _wanted(self, side: int, table: pa.Table) -> pa.Table:
+        return table if side == LEFT else super()._wanted(side, table)
 
     def _told(
         self, outputs: list[Any], log: np.ndarray, first: int, times: np.ndarray, keyless: list[pa.Table]

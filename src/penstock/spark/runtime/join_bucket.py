@@ -95,9 +95,13 @@ class JoinBucket(Bucket):
             columns = {name.removeprefix(f"{side}_"): own[name] for name in carried}
             columns |= {name: own[name] for name in hidden}
             table = with_time(pa.table(columns), mine.time, self.spec.dtype)
-            blobs.append((side, table.filter(is_usable(table, self.spec.codes(side)))))
+            blobs.append((side, self._wanted(side, table)))
         skipped = rows.num_rows - sum(table.num_rows for _, table in blobs)
         return self.process(PackedBatch(blobs, skipped=skipped))
+
+    def _wanted(self, side: int, table: pa.Table) -> pa.Table:
+        """The rows of a batch DataFrame that are not skipped."""
+        return table.filter(is_usable(table, self.spec.codes(side)))
 
     def adapt(self) -> bool:
         """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
