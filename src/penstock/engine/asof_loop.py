@@ -57,7 +57,7 @@ from penstock.engine.evicted_keys import maybe_evicted, note_evicted
 from penstock.engine.hooks import arrive, changed, enter, make_room, match_some
 from penstock.engine.join_loop import LOG_EVICTED, LOG_EXPIRED, LOG_LATE, PAIRS, log
 from penstock.engine.pair_join import fetch_next, pin, unpin
-from penstock.engine.score_queue import file_newcomer, front
+from penstock.engine.score_queue import file_newcomer, front, lowest_bound
 from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
@@ -147,14 +147,15 @@ def pass_time(index, policy, store, out, i):
     agenda, announced = index.agenda, index.announced
     if index.meta[ENDED] == 1:
         answer_the_rest(index, policy, store, out, i)
-    while True:
+    left, right = np.float64(index.progress[LEFT]), np.float64(index.progress[RIGHT])
+    while lowest_bound(agenda.waiting, 0) <= right:
         slot, _ = front(agenda, agenda.waiting, store, 0)
         if slot == 0 or not passed(index, RIGHT, agenda.due[slot]):
             if slot == 0 or index.meta[EXACT] != 0 or not reached(index, RIGHT, agenda.due[slot]):
                 break
         if not answer_waiting(index, policy, store, out, i, slot, no_candidate(agenda.due[slot])):
             break
-    while True:
+    while lowest_bound(announced.queue, 0) <= right:
         slot, _ = front(announced, announced.queue, store, 0)
         if slot == 0 or not reached(index, RIGHT, store.time[slot, TIME]):
             break
@@ -162,7 +163,7 @@ def pass_time(index, policy, store, out, i):
         entry, time = np.int64(store.t32[slot, ENTRY]), store.time[slot, TIME]
         inclusive = index.meta[DIRECTION] == FORWARD and index.meta[EXACT] != 0
         answer_up_to(index, policy, store, out, i, entry, time, inclusive, no_candidate(time))
-    while True:
+    while lowest_bound(agenda.kept, 0) <= left:
         slot, _ = front(agenda, agenda.kept, store, 0)
         if slot == 0:
             break
