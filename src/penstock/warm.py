@@ -135,9 +135,9 @@ def _warm_asof(policy: str, dtype: type) -> None:
     join = AsofJoin(tolerance=9, budget=BUDGET, policy=policy)
     both = _stream(dtype), _stream(dtype)
     join.run(*both, on="k", time="ts")
-    state = join.start(dtype=dtype, lateness=0).warm()
-    restored = type(state).restore(state.snapshot())
-    join.start(dtype=dtype, lateness=0).take_over(restored)
+    state = join.start(dtype=dtype, lateness=0)
+    state.warm()
+    join.start(dtype=dtype, lateness=0).take_over(state)
 
 
 def _many(policy: str) -> Iterator[Callable[[], object]]:

@@ -48,14 +48,14 @@ def asof(
     for path in (left, right):
         format_of(path)
     span = None if tolerance is None else _span(tolerance)
-    options = {
+    options: dict[str, Any] = {
         "budget": budget_of_text(budget),
         "tolerance": span,
         "direction": direction,
         "allow_exact_matches": exact,
         "policy": policy,
     }
-    AsofJoin(**options)  # type: ignore[arg-type]  # rejects what cannot work before Spark starts
+    AsofJoin(**options)  # rejects what cannot work before Spark starts
     time_unit(unit)
     names = pair_of_names(time)
     with spark_session(master) as session:

@@ -29,12 +29,12 @@ from penstock.engine.store import ROW, TIME
 OPEN, MATCHED, UNMATCHED, UNDECIDED = 0, 1, 2, 3
 
 
-class Candidate(NamedTuple):
+class NewRow(NamedTuple):
     """A right row that has just come and is not in memory."""
 
     there: bool
     time: float
-    row: int
+    row: np.int64
 
 
 @jit
@@ -113,6 +113,6 @@ def find_answer(index, store, entry, key, time, other):
 
 
 @jit
-def no_candidate(time):
+def nobody_new(time):
     """No right row besides those in memory."""
-    return Candidate(False, time, np.int64(-1))
+    return NewRow(False, time, np.int64(-1))

@@ -17,9 +17,9 @@ from penstock.engine.asof_answer import (
 )
 from penstock.engine.asof_answer import (
     OPEN,
-    Candidate,
+    NewRow,
     find_answer,
-    no_candidate,
+    nobody_new,
 )
 from penstock.engine.asof_answer import (
     UNDECIDED as DOUBTFUL,
@@ -153,7 +153,7 @@ def pass_time(index, policy, store, out, i):
         if slot == 0 or not passed(index, RIGHT, agenda.due[slot]):
             if slot == 0 or index.meta[EXACT] != 0 or not reached(index, RIGHT, agenda.due[slot]):
                 break
-        if not answer_waiting(index, policy, store, out, i, slot, no_candidate(agenda.due[slot])):
+        if not answer_waiting(index, policy, store, out, i, slot, nobody_new(agenda.due[slot])):
             break
     while lowest_bound(announced.queue, 0) <= right:
         slot, _ = front(announced, announced.queue, store, 0)
@@ -162,7 +162,7 @@ def pass_time(index, policy, store, out, i):
         announced.done[slot] = 1
         entry, time = np.int64(store.t32[slot, ENTRY]), store.time[slot, TIME]
         inclusive = index.meta[DIRECTION] == FORWARD and index.meta[EXACT] != 0
-        answer_up_to(index, policy, store, out, i, entry, time, inclusive, no_candidate(time))
+        answer_up_to(index, policy, store, out, i, entry, time, inclusive, nobody_new(time))
     while lowest_bound(agenda.kept, 0) <= left:
         slot, _ = front(agenda, agenda.kept, store, 0)
         if slot == 0:
@@ -181,7 +181,7 @@ def answer_the_rest(index, policy, store, out, i):
     for slot in range(1, store.meta[HIGH_TUPLE] + 1):
         if store.t64[slot, ARRIVAL] >= 0 and store.t32[slot, STREAM] == LEFT:
             time = store.time[slot, TIME]
-            answer_waiting(index, policy, store, out, i, np.int64(slot), no_candidate(time))
+            answer_waiting(index, policy, store, out, i, np.int64(slot), nobody_new(time))
 
 
 @jit
@@ -247,10 +247,10 @@ def settle(index, policy, store, out, i, slot):
     if not (reached(index, RIGHT, time) and left_done(index, time)):
         return False
     if meta[DIRECTION] == FORWARD:
-        answer_up_to(index, policy, store, out, i, entry, time, meta[EXACT] != 0, no_candidate(time))
+        answer_up_to(index, policy, store, out, i, entry, time, meta[EXACT] != 0, nobody_new(time))
         drop(index, policy, store, out, slot)
         return True
-    if answer_up_to(index, policy, store, out, i, entry, time, meta[EXACT] == 0, no_candidate(time)):
+    if answer_up_to(index, policy, store, out, i, entry, time, meta[EXACT] == 0, nobody_new(time)):
         drop_earlier(index, policy, store, out, slot)
     index.settled[slot] = 1
     index.agenda.due[slot] = within_reach(index, time)
@@ -264,7 +264,7 @@ def expire(index, policy, store, out, i, slot):
     until = index.agenda.due[slot]
     if not (index.progress[LEFT] > until and index.progress[RIGHT] > until):
         return False
-    if answer_up_to(index, policy, store, out, i, entry, within_reach(index, time), True, no_candidate(time)):
+    if answer_up_to(index, policy, store, out, i, entry, within_reach(index, time), True, nobody_new(time)):
         drop(index, policy, store, out, slot)
     else:  # somebody may still choose it
         index.agenda.due[slot] = min(until + max(tolerance, 1), FAR)
@@ -301,7 +301,7 @@ def take_left(index, policy, store, batch, out, i):
     """Answer a left row at once if its answer is final; otherwise it waits in memory."""
     key, time, entry = batch.key[i], batch.time[i], find_key(store, batch.key[i])
     arrive(policy, store, LEFT, key, entry)
-    outcome, row, found, due = find_answer(index, store, entry, key, time, no_candidate(time))
+    outcome, row, found, due = find_answer(index, store, entry, key, time, nobody_new(time))
     if outcome != OPEN:
         deliver(index, policy, store, out, i, batch.row[i], outcome, row, found)
         index.meta[RELEASED] += 1
@@ -324,7 +324,7 @@ def take_right(index, policy, store, batch, out, i):
     store.meta[PINNED] = entry
     known = reached(index, RIGHT, time)
     if known and entry != 0 and index.meta[DIRECTION] != BACKWARD:
-        other = Candidate(True, time, row)
+        other = NewRow(True, time, row)
         answer_up_to(index, policy, store, out, i, entry, time, forward and exact, other)
     settled = known and left_done(index, time)
     if forward and settled:
@@ -334,9 +334,7 @@ def take_right(index, policy, store, batch, out, i):
         if settled and entry != 0:
             tail = last_of(index, store, entry, RIGHT)
             if tail != 0 and store.time[tail, TIME] <= time:
-                settled = answer_up_to(
-                    index, policy, store, out, i, entry, time, not exact, no_candidate(time)
-                )
+                settled = answer_up_to(index, policy, store, out, i, entry, time, not exact, nobody_new(time))
                 if settled:
                     drop_earlier(index, policy, store, out, tail)
                     settled = not replace(index, policy, store, batch, out, i, tail)

@@ -22,8 +22,6 @@ LEAST = 1 << 10  # cells
 LAST = 2**31 - 2  # pane
 PANES = 32  # per span of time that is asked for
 
-NOTED = 0  # in `count`: evictions so far
-
 
 class EvictedKeys(NamedTuple):
     """The cells, and how times become panes; pane 0 is an empty cell."""
@@ -32,7 +30,7 @@ class EvictedKeys(NamedTuple):
     pane: np.ndarray  # length of a pane; 0: there is one pane for all times
     origin: np.ndarray  # time at which pane 1 begins
     latest: np.ndarray  # time of the latest eviction, and of the latest one whose key was forgotten
-    count: np.ndarray
+    noted: np.ndarray  # evictions so far
 
 
 def new_evicted_keys(size: int, span: float, time_dtype: np.dtype, beginning: float) -> EvictedKeys:
@@ -49,7 +47,7 @@ def new_evicted_keys(size: int, span: float, time_dtype: np.dtype, beginning: fl
         pane=np.array([pane], time_dtype),
         origin=np.zeros(1, time_dtype),
         latest=np.full(2, beginning, time_dtype),
-        count=np.zeros(1, np.int64),
+        noted=np.zeros(1, np.int64),
     )
 
 
@@ -82,9 +80,9 @@ def _pane_of(keys, time):
 @jit
 def note_evicted(keys, key, time):
     """Note that a tuple of a key with this time was evicted."""
-    if keys.count[NOTED] == 0:
+    if keys.noted[0] == 0:
         keys.origin[0] = time
-    keys.count[NOTED] += 1
+    keys.noted[0] += 1
     keys.latest[0] = max(keys.latest[0], time)
     pane, mixed = _pane_of(keys, time), _mixed(key)
     for number in range(HASHES):
@@ -95,7 +93,7 @@ def note_evicted(keys, key, time):
 @jit
 def maybe_evicted(keys, key, since):
     """Whether a tuple of a key with this time or a later one may have been evicted."""
-    if keys.count[NOTED] == 0 or keys.latest[0] < since:
+    if keys.noted[0] == 0 or keys.latest[0] < since:
         return False
     if keys.latest[1] >= since:
         return True
@@ -109,7 +107,7 @@ def maybe_evicted(keys, key, since):
 
 def forget_keys(keys: EvictedKeys, before: EvictedKeys) -> None:
     """Go on from a filter of another size, whose keys are not known: any key may have been evicted."""
-    if before.count[NOTED]:
-        keys.count[NOTED] = before.count[NOTED]
+    if before.noted[0]:
+        keys.noted[0] = before.noted[0]
         keys.origin[:] = before.origin
         keys.latest[:] = before.latest[0]

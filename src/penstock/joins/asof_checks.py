@@ -62,7 +62,7 @@ def check_asof_index(index: AsofIndex, store: Store, fresh: AsofIndex) -> None:
         check_numbers(times, "a time")
     check_same(index.evicted.pane, fresh.evicted.pane, "the span of a pane")
     check_within(index.evicted.cells, 0, 2**31 - 1, "a pane")
-    check_within(index.evicted.count, 0, FAR, "a counter")
+    check_within(index.evicted.noted, 0, FAR, "a counter")
     for flags in (index.settled, index.doubt, index.announced.done):
         check_within(flags, 0, 1, "a mark")
     check_within(index.matched, 0, len(store.t64) - 1, "a tuple")
@@ -74,7 +74,7 @@ def check_asof_index(index: AsofIndex, store: Store, fresh: AsofIndex) -> None:
         _check_links(index, store)
 
 
-CHECKS[AsofIndex] = check_asof_index  # type: ignore[assignment]
+CHECKS[AsofIndex] = check_asof_index
 
 
 def _check_links(index: AsofIndex, store: Store) -> None:

@@ -51,7 +51,7 @@ class AsofConfig(Config):
         return True
 
     @property
-    def state_class(self) -> type[AsofState]:  # type: ignore[override]
+    def state_class(self) -> type[AsofState]:
         """The class of the state."""
         from penstock.joins.asof_state import AsofState
 
