@@ -148,12 +148,15 @@ def pass_time(index, policy, store, out, i):
     if index.meta[ENDED] == 1:
         answer_the_rest(index, policy, store, out, i)
     left, right = np.float64(index.progress[LEFT]), np.float64(index.progress[RIGHT])
-    while lowest_bound(agenda.waiting, 0) <= right:
-        slot, _ = front(agenda, agenda.waiting, store, 0)
-        if slot == 0 or not passed(index, RIGHT, agenda.due[slot]):
-            if slot == 0 or index.meta[EXACT] != 0 or not reached(index, RIGHT, agenda.due[slot]):
+    # Right rows first: where one is settled, those before it go, and answers are found in a few steps.
+    while lowest_bound(agenda.kept, 0) <= left:
+        slot, _ = front(agenda, agenda.kept, store, 0)
+        if slot == 0:
+            break
+        if index.settled[slot] != 0:
+            if not expire(index, policy, store, out, i, slot):
                 break
-        if not answer_waiting(index, policy, store, out, i, slot, nobody_new(agenda.due[slot])):
+        elif not settle(index, policy, store, out, i, slot):
             break
     while lowest_bound(announced.queue, 0) <= right:
         slot, _ = front(announced, announced.queue, store, 0)
@@ -163,14 +166,12 @@ def pass_time(index, policy, store, out, i):
         entry, time = np.int64(store.t32[slot, ENTRY]), store.time[slot, TIME]
         inclusive = index.meta[DIRECTION] == FORWARD and index.meta[EXACT] != 0
         answer_up_to(index, policy, store, out, i, entry, time, inclusive, nobody_new(time))
-    while lowest_bound(agenda.kept, 0) <= left:
-        slot, _ = front(agenda, agenda.kept, store, 0)
-        if slot == 0:
-            break
-        if index.settled[slot] != 0:
-            if not expire(index, policy, store, out, i, slot):
+    while lowest_bound(agenda.waiting, 0) <= right:
+        slot, _ = front(agenda, agenda.waiting, store, 0)
+        if slot == 0 or not passed(index, RIGHT, agenda.due[slot]):
+            if slot == 0 or index.meta[EXACT] != 0 or not reached(index, RIGHT, agenda.due[slot]):
                 break
-        elif not settle(index, policy, store, out, i, slot):
+        if not answer_waiting(index, policy, store, out, i, slot, nobody_new(agenda.due[slot])):
             break
 
 

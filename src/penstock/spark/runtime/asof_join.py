@@ -30,6 +30,8 @@ Parts = list[tuple[np.ndarray, ...]]
 class AsofBucket(JoinBucket):
     """The state of one bucket of an as-of join, and the rows it keeps."""
 
+    _undecided_before = 0  # rows that became undecided when the bucket adapted, reported with the next batch
+
     def process(self, batch: PackedBatch, quiet: bool = False) -> Iterator[pa.Table]:
         """Run a batch; return the answers, and with `emit="all"` the rows that have none or were evicted."""
         figures = self.figures = self.spec.figures()
@@ -74,6 +76,13 @@ class AsofBucket(JoinBucket):
 
     def _wanted(self, side: int, table: pa.Table) -> pa.Table:
         return table if side == LEFT else super()._wanted(side, table)
+
+    def adapt(self) -> bool:
+        """As that of joins; left rows that there is no room for any more are undecided."""
+        before = self.state.undecided
+        changed = super().adapt()
+        self._undecided_before += self.state.undecided - before
+        return changed
 
     def _told(
         self, outputs: list[Any], log: np.ndarray, first: int, times: np.ndarray, keyless: list[pa.Table]
@@ -142,7 +151,8 @@ class AsofBucket(JoinBucket):
         super()._count(before, log)
         after = self.state.totals()
         self.figures.unmatched = after["unmatched"] - before["unmatched"]
-        self.figures.undecided = after["undecided"] - before["undecided"]
+        self.figures.undecided = after["undecided"] - before["undecided"] + self._undecided_before
+        self._undecided_before = 0
         self.figures.missed = float(self.figures.undecided)
 
     def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
