@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.asof import asof
 from penstock.cli.dashboard import dashboard
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
@@ -60,6 +61,11 @@ for command, example in (
         reconcile,
         "penstock reconcile shown/ clicked/ --on ad --time ts --within '10 minutes' --results hits "
         "--archive lost --out missed",
+    ),
+    (
+        asof,
+        "penstock asof trades.parquet quotes/ --on symbol --time ts --tolerance '1 minute' --budget '64 MiB' "
+        "--out priced",
     ),
     (plan_lookup, "penstock plan-lookup requests.parquet --key item --target 0.8"),
     (

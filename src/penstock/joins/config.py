@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from penstock.joins.growth import MOST_TUPLES, TableCost, first_rooms, limit_poo
 from penstock.policies.base import Policy, Setting, Trace
 from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
+
+if TYPE_CHECKING:
+    from penstock.joins.state import JoinState
 
 COUNT_SHARE = 0.2  # maximum share of a byte budget for key counts
 CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a policy that chooses
@@ -95,7 +98,7 @@ class Config:
             rates=self.rates,
             count_bytes=self.count_bytes,
             trace=trace,
-            partial=self.lateness is not None,
+            partial=self.partial,
             window=self.window.kind,
             warmup=self.warmup,
             step=self.step,
@@ -105,6 +108,22 @@ class Config:
             in_bytes=self.payload is not None,
         )
         return store, policy.build(setting)
+
+    @property
+    def partial(self) -> bool:
+        """Whether an arrival may match some tuples of a key and not others."""
+        return self.lateness is not None
+
+    @property
+    def state_class(self) -> type[JoinState]:
+        """Return the class of the state that this configures."""
+        if self.lateness is not None:
+            from penstock.joins.stream import StreamState
+
+            return StreamState
+        from penstock.joins.state import JoinState
+
+        return JoinState
 
     @property
     def places(self) -> Places | None:

@@ -47,7 +47,7 @@ class JoinFollower(Follower[Policy]):
     def _small(self) -> list[JoinState]:
         if self.halvings is None:
             return []
-        kind = type_of(self.config)
+        kind = self.config.state_class
         most = self.allowance
         return [kind(small_config(self.config, policy, self.halvings, most)) for policy in self.policies]
 
@@ -98,22 +98,11 @@ class JoinFollower(Follower[Policy]):
     @classmethod
     def unpack(cls, config: Config, packed: dict[str, Any], predictor: MatchPredictor) -> JoinFollower:
         """The counterpart."""
-        kind = type_of(config)
+        kind = config.state_class
         follower = cls(config, [kind.restore(data) for data in packed["small"]])
         follower.race, follower.peak = PolicyRace.unpack(packed["race"]), packed["peak"]
         follower.predictor = predictor
         return follower
-
-
-def type_of(config: Config) -> type[JoinState]:
-    """Return the class of the state of a config."""
-    if config.lateness is not None:
-        from penstock.joins.stream import StreamState
-
-        return StreamState
-    from penstock.joins.state import JoinState
-
-    return JoinState
 
 
 def new_predictor_for(config: Config, places: Places | None = None) -> MatchPredictor:

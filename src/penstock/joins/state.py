@@ -229,7 +229,7 @@ class JoinState:
     def _drive(self, batch: Batch, collect: bool, log: bool) -> Output:
         n = len(batch.key)
         counts = np.zeros(n, np.int64)
-        room = np.empty((FIRST_ROOM if collect else 0, 2), np.int64)
+        room = np.empty((self._first_room(n) if collect else 0, 2), np.int64)
         entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
         out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(2, np.int64))
         pairs: list[np.ndarray] = []
@@ -265,6 +265,10 @@ class JoinState:
         self.peak_beyond = max(self.peak_beyond, self._beyond)
         pairs.append(out.pairs[: out.ends[PAIRS]])
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
+
+    def _first_room(self, arrivals: int) -> int:
+        """Return for how many pairs there is room at first."""
+        return FIRST_ROOM
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
         """Process a batch from `start`; return the position where room for pairs or tuples ran out."""

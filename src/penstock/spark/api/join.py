@@ -127,7 +127,7 @@ def bounded_join(
     refuse_kind(how)
     if emit not in EMITS:
         raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
-    _check_frames(left, right)
+    check_frames(left, right, "bounded_join", "penstock.WindowJoin")
     window = window_of(within)
     if not isinstance(window, Within):
         raise PenstockError(
@@ -188,13 +188,13 @@ def bounded_join(
         fields += [
             T.StructField(EVENT, T.StringType()),
             T.StructField(STREAM, T.StringType()),
-            T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
+            T.StructField(AT, event_time_type(left.schema[times[0]].dataType)),
         ]
-    prepared = [_prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
-    return run(prepared, spec, T.StructType(fields), name, lambda: in_one(prepared, spec))
+    sent = [prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
+    return run(sent, spec, T.StructType(fields), name, lambda: in_one(sent, spec))
 
 
-def _prepared(frame: DataFrame, keys: JoinKeys, side: int, spec: JoinSpec) -> DataFrame:
+def prepared(frame: DataFrame, keys: JoinKeys, side: int, spec: Any) -> DataFrame:
     """Select the columns to carry, the bucket, and the number that identifies the key."""
     compared, identities = keys.compared(side), keys.identities(side)
     missing = F.lit(False)
@@ -245,7 +245,7 @@ def _in_tuples(
         arrives = F.lit(True)
         for key in keys.compared(side):
             arrives = arrives & key.isNotNull()
-        mine = frame.filter(arrives).select(_number(frame, name).alias("time")).filter(~F.isnan("time"))
+        mine = frame.filter(arrives).select(time_number(frame, name).alias("time")).filter(~F.isnan("time"))
         mine = mine.agg(F.count("time").alias("n"), F.min("time").alias("first"), F.max("time").alias("last"))
         both = mine if both is None else both.union(mine)
     assert both is not None
@@ -255,7 +255,7 @@ def _in_tuples(
     return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
 
 
-def _number(frame: DataFrame, name: str) -> Column:
+def time_number(frame: DataFrame, name: str) -> Column:
     """Return a time as a number: microseconds for timestamps and dates."""
     kind, time = frame.schema[name].dataType, F.col(quoted(name))
     if isinstance(kind, T.TimestampType):
@@ -265,21 +265,22 @@ def _number(frame: DataFrame, name: str) -> Column:
     return time
 
 
-def _check_frames(left: Any, right: Any) -> None:
+def check_frames(left: Any, right: Any, what: str, in_process: str) -> None:
+    """Reject anything but two DataFrames of one kind."""
     for side, frame in (("left", left), ("right", right)):
         if not hasattr(frame, "isStreaming") or not hasattr(frame, "mapInArrow"):
             raise PenstockError(
-                f"bounded_join takes Spark DataFrames; {side} is a {type(frame).__name__}. In process, "
-                "use penstock.WindowJoin."
+                f"{what} takes Spark DataFrames; {side} is a {type(frame).__name__}. In process, "
+                f"use {in_process}."
             )
     if left.isStreaming != right.isStreaming:
         raise PenstockError(
-            "bounded_join takes two streaming or two batch DataFrames, not one of each. Spark joins a stream "
+            f"{what} takes two streaming or two batch DataFrames, not one of each. Spark joins a stream "
             "with a table without state."
         )
 
 
-def _told_as(kind: T.DataType) -> T.DataType:
+def event_time_type(kind: T.DataType) -> T.DataType:
     """Return the type of the time column of evictions."""
     if isinstance(kind, T.DateType):
         return T.TimestampNTZType()

@@ -183,7 +183,7 @@ def recall_of(figures: JoinFigures) -> RecallEstimate:
     at most 75.0 %
     """
     return estimate_recall(
-        figures.results,
+        figures.results + figures.unmatched,
         figures.missed,
         figures.unestimated,
         _came(figures),

@@ -93,6 +93,8 @@ class JoinFigures(Figures):
 
     arrived: dict[str, int] = field(default_factory=_zeros)
     results: int = 0
+    unmatched: int = 0  # left rows that have no partner for certain (as-of joins)
+    undecided: int = 0  # left rows whose partner may have been evicted (as-of joins)
     missed: float | None = 0.0  # estimated number of results that were missed; None: unknown
     unestimated: int = 0  # rows that may have missed more, because they were too late for the estimate
     guessed: float = 0.0  # results that those rows would have if their keys were as frequent as lately

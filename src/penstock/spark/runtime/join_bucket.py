@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.asof_loop import LOG_UNDECIDED
 from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
 from penstock.engine.store import STEPS
 from penstock.errors import SnapshotError
@@ -38,7 +39,7 @@ from penstock.spark.runtime.payload_table import PayloadTable
 LEFT, RIGHT = 0, 1
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
-EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
+EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late", LOG_UNDECIDED: "undecided"}
 ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
@@ -94,9 +95,13 @@ class JoinBucket(Bucket):
             columns = {name.removeprefix(f"{side}_"): own[name] for name in carried}
             columns |= {name: own[name] for name in hidden}
             table = with_time(pa.table(columns), mine.time, self.spec.dtype)
-            blobs.append((side, table.filter(is_usable(table, self.spec.codes(side)))))
+            blobs.append((side, self._wanted(side, table)))
         skipped = rows.num_rows - sum(table.num_rows for _, table in blobs)
         return self.process(PackedBatch(blobs, skipped=skipped))
+
+    def _wanted(self, side: int, table: pa.Table) -> pa.Table:
+        """The rows of a batch DataFrame that are not skipped."""
+        return table.filter(is_usable(table, self.spec.codes(side)))
 
     def adapt(self) -> bool:
         """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
