@@ -14,7 +14,7 @@ from penstock.columns import Table, column, column_names
 from penstock.errors import BiasedSampleWarning, ColumnError, PenstockError, hint, warn_user
 from penstock.joins.arrivals import SIDES, key_names
 from penstock.joins.state import Output
-from penstock.joins.weighted_sums import Estimate, check_question, estimates_of, quantile
+from penstock.joins.weighted_sums import Estimate, check_question, interval_of, moments_of
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,6 @@ class WeighedInputs:
 class WeighedResults:
     """What `JoinRun.estimate` needs: the results with their weights, or a way to find them."""
 
-    count: tuple[float, float]  # the number of exact results, estimated, and its variance
     lost: dict[str, int]  # rows whose results no weight makes up for, by what happened to them
     collect: Callable[[], list[Output]]  # the results, in pieces
     inputs: WeighedInputs | None = None
@@ -113,13 +112,11 @@ class WeighedResults:
                 f"Some rows have results that no weight makes up for ({lost}), so estimates are too small.",
                 BiasedSampleWarning,
             )
-        if name is None and by is None:
-            return Estimate(*self.count, float(confidence))
-        if self.inputs is None:
+        if self.inputs is None and not (name is None and by is None):
             raise PenstockError("Only a run of tables has columns to estimate; this one is of bare arrivals.")
         names = [by] if isinstance(by, str) else list(by or [])
         if clash := set(names) & {"value", "lower", "upper", "std_error"}:
-            raise ColumnError(f"by has a column {min(clash)!r}, which the table of estimates has too; rename it.")
+            raise ColumnError(f"by has a column {min(clash)!r}, as the table of estimates has; rename it.")
         value = None if name is None else self.inputs.numbers(name)
         for each in names:
             self.inputs.find(each)
@@ -133,13 +130,13 @@ class WeighedResults:
             if what == "count":
                 numbers = np.ones(len(t))
         if by is None:
-            found, variance = estimates_of(what, np.zeros(len(t), np.int64), 1, kept, t, numbers)
-            return Estimate(float(found[0]), float(variance[0]), float(confidence))
+            moments = moments_of(what, np.zeros(len(t), np.int64), 1, kept, t, numbers)
+            ends = interval_of(moments, confidence)
+            return Estimate(*(float(each[0]) for each in (moments.value, *ends, moments.variance)))
         group, count, table = self.inputs.groups(names, pairs)
-        found, variance = estimates_of(what, group, count, kept, t, numbers)
-        error = np.sqrt(variance)
-        reach = quantile(confidence) * error
-        answers = {"value": found, "lower": found - reach, "upper": found + reach, "std_error": error}
-        for column_name, values in answers.items():
+        moments = moments_of(what, group, count, kept, t, numbers)
+        lower, upper = interval_of(moments, confidence)
+        answers = {"value": moments.value, "lower": lower, "upper": upper}
+        for column_name, values in (answers | {"std_error": np.sqrt(moments.variance)}).items():
             table = table.append_column(column_name, pa.array(values))
         return table

@@ -69,8 +69,10 @@ class Output:
     counts: np.ndarray
     pairs: np.ndarray  # left row, right row
     log: np.ndarray  # kind, stream, row, step
-    t: np.ndarray = field(default_factory=lambda: NOTHING)  # per pair, if the policy weighs results: it stands for 1/t exact ones
-    kept: np.ndarray = field(default_factory=lambda: NOTHING)  # and the identity of its tuple that was kept: its stream is the last bit
+    # If the policy weighs results, per pair: it stands for 1/t exact ones, and the identity of its tuple that
+    # was kept, whose last bit is the stream.
+    t: np.ndarray = field(default_factory=lambda: NOTHING)
+    kept: np.ndarray = field(default_factory=lambda: NOTHING)
 
 
 class JoinState:

@@ -175,8 +175,9 @@ class JoinRun:
         An object with `value`, `lower`, `upper`, `variance` and `std_error`. With `by`, an Arrow table with a
         row per group that has results: the columns of `by`, `value`, `lower`, `upper` and `std_error`.
 
-        Estimates are unbiased, and the intervals are those of a normal distribution. If the run did not
-        collect its results (`collect=True`), it is repeated to find them, except to count all of them.
+        Estimates of counts and sums are unbiased. Intervals are wider on the side where few rows with large
+        values make up most of the variance. If the run did not collect its results (`collect=True`), the join
+        runs once more, to find them.
 
         Examples
         --------

@@ -110,8 +110,8 @@ class WindowJoin:
             )
         if self.step == "tick" and not self.policy.ticks:
             raise UnknownPolicyError(
-                f"{self.policy.name} cannot run with step='tick', in which arrivals match before they are drawn; "
-                "use step='arrival'."
+                f"{self.policy.name} cannot run with step='tick', in which arrivals match before they are "
+                "kept; use step='arrival'."
             )
         _check_drop_rate(self.drop_rate)
         if self.policy.bound and self.drop_at == "arrival" and self.drop_rate != 0:
@@ -192,7 +192,6 @@ class WindowJoin:
         weighed = None
         if config.policy.weighs_results:
             weighed = WeighedResults(
-                count=config.policy.estimated_count(state.policy),
                 lost={"dropped": stats.dropped, "larger than their buffer": stats.oversize},
                 collect=lambda: parts if collect else self._process(arrivals, config, None, collect=True)[1],
             )

@@ -154,7 +154,7 @@ class Policy:
         return state
 
     def note_results(self, state: Any, room: int) -> Any:
-        """Return the same state, which notes what weighs this many results, if the policy `weighs_results`."""
+        """Return the same state, which has room to note the weights of so many results, if it weighs them."""
         return state
 
     def noted_results(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -163,10 +163,6 @@ class Policy:
         A result stands for 1/t exact ones.
         """
         return np.empty(0), np.empty(0, np.int64)
-
-    def estimated_count(self, state: Any) -> tuple[float, float]:
-        """Return the estimated number of exact results and its variance, if the policy `weighs_results`."""
-        raise PolicyOptionError(f"{self.name} does not weigh results.")
 
     def inform(self, state: Any, predictor: MatchPredictor) -> Any:
         """Return the same, still empty state, with the knowledge of a history of the stream."""

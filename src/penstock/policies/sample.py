@@ -41,10 +41,6 @@ LEAST = 2.0**-54  # a priority is above 0
 DRAWN = 0  # priorities drawn so far
 NOTED = 1  # results in the notes
 
-# Columns of `totals`.
-COUNT = 0  # sum of the weights of all results
-VARIANCE = 1  # of that sum
-
 
 class Departures(NamedTuple):
     """Per pool, the priorities with which tuples left by priority, as far as they still matter.
@@ -70,15 +66,13 @@ class SampleState(NamedTuple):
     departures: Departures
     drawn: np.ndarray  # the priority of the arrival that is being processed
     identity: np.ndarray  # per tuple: twice its number among all draws, plus its stream
-    excess: np.ndarray  # per tuple: the sum over its results so far of weight - 1
-    totals: np.ndarray
     noted_t: np.ndarray  # per result, if results are collected: t
     noted_id: np.ndarray  # and the identity of the tuple that was kept
     meta: np.ndarray
 
     def check_restored(self, store: Store, fresh: SampleState) -> None:
         """Refuse what would take a kernel out of its arrays, or is no priority."""
-        from penstock.snapshots.array_checks import check_numbers, check_within, sound
+        from penstock.snapshots.array_checks import check_within, sound
         from penstock.states.checks.store import live_tuples
 
         departures = self.departures
@@ -86,8 +80,6 @@ class SampleState(NamedTuple):
         for pool, length in enumerate(departures.length.tolist()):
             priority = departures.priority[pool, :length]
             sound(((priority > 0.0) & (priority <= 1.0)).all(), "a priority is out of range")
-        check_numbers(self.totals, "a total")
-        check_numbers(self.excess, "the weight of a tuple")
         check_within(self.meta, 0, 2**62, "a number of draws")
         sound(self.meta[NOTED] == 0, "results are noted that nobody waits for")
         own = store.f64[live_tuples(store), BASE]
@@ -99,8 +91,8 @@ class Sample(Policy):
     """Keep a uniform sample of the tuples, whatever the rates do, so that results can be weighted.
 
     Every arrival draws a priority between 0 and 1. When memory is full, the tuple with the highest priority
-    is evicted, or the arrival is refused if its own is highest. A result of a kept tuple has the weight 1/t: t
-    is the smallest priority that left the pool since the tuple arrived. Sums of weights are unbiased, so
+    is evicted, or the arrival is refused if its own is highest. A result of a kept tuple has the weight 1/t:
+    t is the smallest priority that left the pool since the tuple arrived. Sums of weights are unbiased, so
     `run.estimate` answers with an interval what the exact join would answer exactly.
 
     >>> import penstock as ps
@@ -119,7 +111,7 @@ class Sample(Policy):
         "questions about the exact results must be answered with error bars, under bursts and drifting rates"
     )
     loses: ClassVar[str] = "as many results as possible are wanted: it keeps popular and rare keys alike"
-    cost: ClassVar[str] = "O(log n) per arrival and per match"
+    cost: ClassVar[str] = "O(log n) per arrival, and per match if results are collected"
     paper: ClassVar[str] = "Duffield, Lund and Thorup 2007 (priority sampling); Horvitz and Thompson 1952"
     selective: ClassVar[bool] = True
     many: ClassVar[bool] = False
@@ -138,8 +130,6 @@ class Sample(Policy):
             ),
             drawn=np.ones(1),
             identity=new_table(sum(rooms) + 2, np.int64),
-            excess=new_table(sum(rooms) + 2),
-            totals=np.zeros(2),
             noted_t=np.empty(0),
             noted_id=np.empty(0, np.int64),
             meta=np.zeros(2, np.int64),
@@ -147,12 +137,10 @@ class Sample(Policy):
 
     def grow(self, state: SampleState, store: Store, rooms: tuple[int, ...]) -> SampleState:
         """Make room for more tuples."""
-        size = sum(rooms) + 2
         return state._replace(
             queue=state.queue.grown(rooms),
             departures=state.departures.grown(rooms),
-            identity=enlarged(state.identity, size),
-            excess=enlarged(state.excess, size),
+            identity=enlarged(state.identity, sum(rooms) + 2),
         )
 
     def note_results(self, state: SampleState, room: int) -> SampleState:
@@ -163,10 +151,6 @@ class Sample(Policy):
         """Return t and the kept tuple of the results noted so far, and begin anew."""
         count, state.meta[NOTED] = int(state.meta[NOTED]), 0
         return state.noted_t[:count].copy(), state.noted_id[:count].copy()
-
-    def estimated_count(self, state: SampleState) -> tuple[float, float]:
-        """Return the sum of the weights of all results, and the variance of that sum."""
-        return float(state.totals[COUNT]), float(state.totals[VARIANCE])
 
     def check(self, state: Any, store: Store) -> None:
         """Assert that departures are in order, and that every buffered tuple has a priority below its t."""
@@ -197,7 +181,6 @@ def _arrive(policy, store, stream, key, entry):
 def _enter(policy, store, slot):
     store.f64[slot, BASE] = policy.drawn[0]
     policy.identity[slot] = 2 * (policy.meta[DRAWN] - 1) + np.int64(store.t32[slot, STREAM])
-    policy.excess[slot] = 0.0
     file_one(policy, policy.queue, store, slot)
 
 
@@ -225,21 +208,17 @@ def _make_room(policy, store, pool, stream, entry):
     return slot
 
 
-match_key.on(SampleState)(match_each)
+@match_key.on(SampleState)
+def _match_key(policy, store, entry, stream, arrival):
+    if policy.noted_t.shape[0] > 0:
+        match_each(policy, store, entry, stream, arrival)
 
 
 @match_one.on(SampleState)
 def _match_one(policy, store, slot, arrival):
-    if store.meta[STEPS] < store.meta[WARMUP]:
-        return
-    t = smallest_departed(policy, store, slot)
-    weight = 1.0 / t
-    policy.totals[COUNT] += weight
-    policy.totals[VARIANCE] += weight * (weight - 1.0) + 2.0 * weight * policy.excess[slot]
-    policy.excess[slot] += weight - 1.0
     at = policy.meta[NOTED]
-    if at < policy.noted_t.shape[0]:
-        policy.noted_t[at] = t
+    if at < policy.noted_t.shape[0] and store.meta[STEPS] >= store.meta[WARMUP]:
+        policy.noted_t[at] = smallest_departed(policy, store, slot)
         policy.noted_id[at] = policy.identity[slot]
         policy.meta[NOTED] = at + 1
 
