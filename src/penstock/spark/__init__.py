@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.extras import require
 
 if TYPE_CHECKING:
+    from penstock.spark.api.estimate import estimate
     from penstock.spark.api.join import bounded_join
     from penstock.spark.api.lookup import lookup_join
     from penstock.spark.api.many import bounded_join_many
@@ -29,6 +30,7 @@ __all__ = [
     "PipelineMonitor",
     "bounded_join",
     "bounded_join_many",
+    "estimate",
     "lookup_join",
     "match_pattern",
     "reconcile",
@@ -44,6 +46,7 @@ _HOMES = {
     "PipelineMonitor": "monitor.pipeline",
     "bounded_join": "api.join",
     "bounded_join_many": "api.many",
+    "estimate": "api.estimate",
     "lookup_join": "api.lookup",
     "match_pattern": "api.match",
     "reconcile": "api.reconcile",
