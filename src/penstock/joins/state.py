@@ -276,6 +276,8 @@ class JoinState:
         self.policy = self.running.note_results(self.policy, 0)
         self.peak_beyond = max(self.peak_beyond, self._beyond)
         t, kept = (np.concatenate(parts) for parts in zip(*weighed, strict=True))
+        if self.running.weighs_results and collect:
+            assert len(t) == sum(map(len, pairs)), "every pair has been matched, and nothing else"
         return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]], t, kept)
 
     def _step(self, part: Batch, out: Out, start: int) -> int:

@@ -127,6 +127,18 @@ class WindowJoin:
                 )
         if isinstance(self.budget, Tuples):
             in_tuples(self.budget, (0, 0), Resolved(0, (0, 0), 0), 0)
+        if self.policy.weighs_results:
+            self._check_weighed()
+
+    def _check_weighed(self) -> None:
+        """Reject kinds of joins whose rows are not all pairs: a sample cannot weigh them."""
+        for option, plain in (("how", "inner"), ("matches", "all")):
+            given = getattr(self, option, plain)
+            if given != plain:
+                raise UnknownPolicyError(
+                    f"{self.policy.name} estimates inner joins with all matches; {option}={given!r} was "
+                    f"given. Use {option}={plain!r}, or another policy."
+                )
 
     def run(
         self,

@@ -13,7 +13,6 @@ from penstock.engine.hooks import (
     enter,
     lowest,
     make_room,
-    match_each,
     match_key,
     match_one,
     newcomer,
@@ -23,7 +22,9 @@ from penstock.engine.score_queue import Queue, file_one, front, new_queue
 from penstock.engine.store import (
     ARRIVAL,
     BASE,
+    HEAD,
     HIGH_TUPLE,
+    NEXT,
     NUMBER,
     P_LIVE,
     STEPS,
@@ -211,11 +212,20 @@ def _make_room(policy, store, pool, stream, entry):
 @match_key.on(SampleState)
 def _match_key(policy, store, entry, stream, arrival):
     if policy.noted_t.shape[0] > 0:
-        match_each(policy, store, entry, stream, arrival)
+        slot = store.k32[entry, HEAD + stream]
+        while slot != 0:
+            _note(policy, store, np.int64(slot))
+            slot = store.t32[slot, NEXT]
 
 
 @match_one.on(SampleState)
 def _match_one(policy, store, slot, arrival):
+    _note(policy, store, slot)
+
+
+@jit
+def _note(policy, store, slot):
+    """Note t and the identity of a kept tuple that gives a result, if that is wanted."""
     at = policy.meta[NOTED]
     if at < policy.noted_t.shape[0] and store.meta[STEPS] >= store.meta[WARMUP]:
         policy.noted_t[at] = smallest_departed(policy, store, slot)
