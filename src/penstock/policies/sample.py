@@ -155,16 +155,17 @@ class Sample(Policy):
 
     def check(self, state: Any, store: Store) -> None:
         """Assert that departures are in order, and that every buffered tuple has a priority below its t."""
-        departures = state.departures
-        for pool, length in enumerate(departures.length.tolist()):
-            assert (np.diff(departures.during[pool, :length]) > 0).all()
-            assert (np.diff(departures.priority[pool, :length]) > 0).all()
         live = np.flatnonzero(store.t64[: int(store.meta[HIGH_TUPLE]) + 1, ARRIVAL] >= 0)
         live = live[live > 0]
         assert len(live) == store.pools[:, P_LIVE].sum()
-        for slot in live.tolist():
-            assert 0.0 < store.f64[slot, BASE] < smallest_departed(state, store, slot) <= 1.0
-            assert state.identity[slot] % 2 == store.t32[slot, STREAM]
+        assert (state.identity[live] % 2 == store.t32[live, STREAM]).all()
+        for pool, length in enumerate(state.departures.length.tolist()):
+            during, priority = (part[pool, :length] for part in state.departures[:2])
+            assert (np.diff(during) > 0).all()
+            assert (np.diff(priority) > 0).all()
+            mine = live[store.pool_of[store.t32[live, STREAM]] == pool]
+            t = np.append(priority, 1.0)[np.searchsorted(during, store.t64[mine, ARRIVAL])]
+            assert ((store.f64[mine, BASE] > 0.0) & (store.f64[mine, BASE] < t)).all()
 
 
 def _departures(rooms: tuple[int, ...]) -> int:
