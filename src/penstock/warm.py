@@ -27,7 +27,7 @@ from penstock.joins.many_stream import start_many
 from penstock.joins.window import WindowJoin
 from penstock.linked import StreamQuery
 from penstock.patterns import Pattern
-from penstock.policies import caching_names, names
+from penstock.policies import caching_names, get, names
 
 ROWS = 64  # per stream
 BUDGET = Tuples(16)
@@ -116,6 +116,8 @@ def _join(policy: str) -> Iterator[Callable[[], object]]:
     for dtype in TIMES:
         both = _stream(dtype), _stream(dtype)
         for step in ("arrival", "tick"):
+            if step == "tick" and not get(policy).ticks:
+                continue
             join = WindowJoin(within=9, budget=BUDGET, policy=policy, step=step)
             yield partial(join.run, *both, on="k", time="ts", collect=True)
         late = WindowJoin(within=9, budget=BUDGET, policy=policy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ GROWING_CHUNK = 1 << 12  # for tables that grow with the keys, so that they do n
 FIRST_ROOM = 1 << 16  # pairs
 INDEX = new_pair_index()
 CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
+NOTHING = np.empty(0)
 FLOATS = "For times that are fractions, start the state with dtype=float."
 
 
@@ -68,6 +69,10 @@ class Output:
     counts: np.ndarray
     pairs: np.ndarray  # left row, right row
     log: np.ndarray  # kind, stream, row, step
+    # If the policy weighs results, per pair: it stands for 1/t exact ones, and the identity of its tuple that
+    # was kept, whose last bit is the stream.
+    t: np.ndarray = field(default_factory=lambda: NOTHING)
+    kept: np.ndarray = field(default_factory=lambda: NOTHING)
 
 
 class JoinState:
@@ -233,6 +238,8 @@ class JoinState:
         entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
         out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(2, np.int64))
         pairs: list[np.ndarray] = []
+        weighed: list[tuple[np.ndarray, np.ndarray]] = []
+        self.policy = self.running.note_results(self.policy, len(room))
         start, limit = 0, self._next_cut(batch, 0)
         heard = 0
         while True:
@@ -259,12 +266,19 @@ class JoinState:
                 continue
             elif out.ends[PAIRS] > 0:
                 pairs.append(out.pairs[: out.ends[PAIRS]].copy())
+                weighed.append(self.running.noted_results(self.policy))
                 out.ends[PAIRS] = 0
             else:
                 out = out._replace(pairs=np.empty((2 * len(out.pairs), 2), np.int64))
-        self.peak_beyond = max(self.peak_beyond, self._beyond)
+                self.policy = self.running.note_results(self.policy, len(out.pairs))
         pairs.append(out.pairs[: out.ends[PAIRS]])
-        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]])
+        weighed.append(self.running.noted_results(self.policy))
+        self.policy = self.running.note_results(self.policy, 0)
+        self.peak_beyond = max(self.peak_beyond, self._beyond)
+        t, kept = (np.concatenate(parts) for parts in zip(*weighed, strict=True))
+        if self.running.weighs_results and collect:
+            assert len(t) == sum(map(len, pairs)), "every pair has been matched, and nothing else"
+        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]], t, kept)
 
     def _first_room(self, arrivals: int) -> int:
         """Return for how many pairs there is room at first."""
@@ -379,9 +393,10 @@ class JoinState:
 
     @property
     def _allocated_bytes(self) -> int:
-        """Bytes of all arrays."""
+        """Bytes of all arrays, without what is noted of results on their way out."""
         if self.follower is None:
-            return table_bytes(self.store, self.policy) - self._beyond
+            policy = self.running.note_results(self.policy, 0) if self.running.weighs_results else self.policy
+            return table_bytes(self.store, policy) - self._beyond
         real = table_bytes(self.store, self.policy, self.follower.predictor) - self._beyond
         return max(real + self.follower.bytes, self.follower.peak)
 

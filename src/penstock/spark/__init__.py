@@ -16,6 +16,7 @@ from penstock.extras import require
 
 if TYPE_CHECKING:
     from penstock.spark.api.asof import asof_join
+    from penstock.spark.api.estimate import estimate
     from penstock.spark.api.join import bounded_join
     from penstock.spark.api.lookup import lookup_join
     from penstock.spark.api.many import bounded_join_many
@@ -31,6 +32,7 @@ __all__ = [
     "asof_join",
     "bounded_join",
     "bounded_join_many",
+    "estimate",
     "lookup_join",
     "match_pattern",
     "reconcile",
@@ -47,6 +49,7 @@ _HOMES = {
     "asof_join": "api.asof",
     "bounded_join": "api.join",
     "bounded_join_many": "api.many",
+    "estimate": "api.estimate",
     "lookup_join": "api.lookup",
     "match_pattern": "api.match",
     "reconcile": "api.reconcile",

@@ -11,14 +11,15 @@ from pyspark.sql import types as T
 
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
-from penstock.errors import PenstockError, hint
+from penstock.errors import ColumnError, PenstockError, hint
 from penstock.joins.config import in_tuples
 from penstock.joins.sample_bias import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
+from penstock.policies import get
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
 from penstock.spark.runtime.join_batch import in_one
-from penstock.spark.runtime.join_bucket import AT, EVENT, LEFT, STREAM
+from penstock.spark.runtime.join_bucket import AT, EVENT, LEFT, SAMPLED, SMALLEST, STREAM, WEIGHT
 from penstock.spark.runtime.join_schema import (
     EVENT_TIME,
     JoinKeys,
@@ -110,6 +111,8 @@ def bounded_join(
     -------
     The key columns once, then the left and then the right columns. If the inputs have watermarks, also
     `event_time`, the later of the two times, with a watermark, so that a windowed aggregation can follow.
+    With `policy="sample"` also `_weight`, the number of exact results that a result stands for, `_t`, of
+    which it is the inverse, and `_sampled`, the id of the row that was kept (see `estimate`).
 
     Examples
     --------
@@ -146,6 +149,8 @@ def bounded_join(
     refuse_unpackable([*left.schema.fields, *right.schema.fields])
     if marked:
         fields.append(event_time_field(left.schema[times[0]].dataType))
+    if get(policy).weighs_results:
+        fields += _weight_fields(fields)
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
     memory = budget.n if isinstance(budget, Bytes) else budget.n * (row_bytes + TUPLE_BYTES)
     sketch = max(int(SKETCH_SHARE * memory), SKETCH_LEAST)
@@ -184,6 +189,8 @@ def bounded_join(
     with ahead():
         state = spec.start().warm()
     warn_biased(unequal_shares(state.config), stacklevel=2)
+    if spec.weighs and drop_rate != 0:
+        warn_biased("Rows that drop_rate= drops have results that no weight makes up for.", stacklevel=2)
     if emit == "all":
         fields += [
             T.StructField(EVENT, T.StringType()),
@@ -192,6 +199,18 @@ def bounded_join(
         ]
     sent = [prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
     return run(sent, spec, T.StructType(fields), name, lambda: in_one(sent, spec))
+
+
+def _weight_fields(fields: list[T.StructField]) -> list[T.StructField]:
+    """Return the columns that say how many exact results a result stands for."""
+    taken = {field.name.lower() for field in fields} & {WEIGHT, SMALLEST, SAMPLED}
+    if taken:
+        raise ColumnError(f"Results get a column {min(taken)!r} with this policy; rename yours.")
+    return [
+        T.StructField(WEIGHT, T.DoubleType()),
+        T.StructField(SMALLEST, T.DoubleType()),
+        T.StructField(SAMPLED, T.LongType()),
+    ]
 
 
 def prepared(frame: DataFrame, keys: JoinKeys, side: int, spec: Any) -> DataFrame:

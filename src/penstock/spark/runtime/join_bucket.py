@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.engine.asof_loop import LOG_UNDECIDED
 from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
 from penstock.engine.store import STEPS
-from penstock.errors import SnapshotError
+from penstock.errors import PenstockError, SnapshotError
 from penstock.joins.stream import StreamState
 from penstock.payload import row_bytes
 from penstock.snapshots.encoding import Buffer
@@ -43,6 +43,8 @@ EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late", LOG_
 ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
+WEIGHT, SMALLEST, SAMPLED = "_weight", "_t", "_sampled"  # of results of a policy that weighs them
+DRAWS = 44  # bits for the draws of a bucket; the others are for its number
 
 
 class JoinBucket(Bucket):
@@ -112,6 +114,12 @@ class JoinBucket(Bucket):
         old, fresh = self.state, self.spec.start()
         if old.config == fresh.config:
             return False
+        if fresh.config.policy.weighs_results:
+            raise PenstockError(
+                f"A query with policy={fresh.config.policy.name!r} continues only under the same policy, "
+                "budget, seed and options: the rows in its state were not drawn for others, so their results "
+                "would have wrong weights. Give the old ones, or start with a new checkpoint."
+            )
         log, times = self._take_over(old, fresh)
         self.state = fresh
         self._unreported += self._archive(log, 0, times)
@@ -193,11 +201,22 @@ class JoinBucket(Bucket):
             part = pairs[start : start + CHUNK]
             left = tables[LEFT].take(pa.array(part[:, LEFT]))
             right = tables[RIGHT].take(pa.array(part[:, RIGHT]))
+            weights = self._weights(out, start, start + len(part)) if self.spec.weighs else None
             if self.spec.hashed:
                 same = pc.equal(left[CHECK], right[CHECK])
                 if not pc.all(same).as_py():
                     left, right = left.filter(same), right.filter(same)
-            yield self._joined(left, right)
+                    weights = None if weights is None else weights.filter(same)
+            results = self._joined(left, right)
+            for name in weights.column_names if weights is not None else ():
+                results = results.append_column(name, weights[name])
+            yield results
+
+    def _weights(self, out: Any, start: int, stop: int) -> pa.Table:
+        """The number of exact results that each result stands for, and which of its rows was kept."""
+        t = out.t[start:stop]
+        sampled = out.kept[start:stop].astype(np.int64) + (self.spec.number << DRAWS)
+        return pa.table({WEIGHT: 1.0 / t, SMALLEST: t, SAMPLED: sampled})
 
     def _joined(self, left: pa.Table, right: pa.Table) -> pa.Table:
         """Key columns once, then left, then right; the later of the two times if it is wanted."""
