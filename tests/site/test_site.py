@@ -122,6 +122,10 @@ def test_docstrings_are_rewritten_part_by_part() -> None:
         "Idea.\n\nMore.\n\nParameters\n----------\nx\n    A number.\n\nExamples\n--------\n>>> 1\n1"
     )
     assert rewritten("Idea.\n\n>>> print()\n<BLANKLINE>") == "Idea.\n\n```pycon\n>>> print()\n\n```"
+    together = "Parameters\n----------\nx, y\n    Numbers,\n    both.\nz\n    Another."
+    assert rewritten(together) == (
+        "Parameters\n----------\nx\n    Numbers,\n    both.\ny\n    Numbers,\n    both.\nz\n    Another."
+    )
     assert rewritten("Idea.\n\nReturns\n-------\nOne row\nper match.", "DataFrame") == (
         "Idea.\n\nReturns\n-------\nDataFrame\n    One row\n    per match."
     )

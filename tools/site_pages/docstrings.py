@@ -2,6 +2,7 @@
 
 - Examples between paragraphs become code blocks; as plain Markdown, `>>>` would be a quotation.
 - What follows the parameters without a heading gets one if it is an example, and goes before them if not.
+- Parameters that share a description get one each; otherwise all would get the type and default of the first.
 - A section "Returns" that is a paragraph gets the type of the signature.
 - A field without a docstring gets the comment behind it.
 """
@@ -15,6 +16,7 @@ from typing import Any
 import griffe
 
 HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}(?:\n|$)")
+TOGETHER = re.compile(r"^(\w+(?:, \w+)+)\n((?:[ \t]+\S.*(?:\n|$))+)", re.MULTILINE)
 COMMENT = re.compile(r"\s#\s(.+)$")
 
 
@@ -44,7 +46,7 @@ def rewritten(text: str, returned: str = "value") -> str:
             body = part[heading.end() :]
             if section == "Returns" and not re.search(r"^\s+\S", body, re.MULTILINE):
                 part = f"{heading[0]}{returned}\n{textwrap.indent(body, '    ')}"
-            sections.append(part)
+            sections.append(TOGETHER.sub(_apart, part) if section == "Parameters" else part)
         elif not section:
             before.append(_fenced(part))
         elif section != "Examples" and part.startswith(">>>"):
@@ -53,8 +55,13 @@ def rewritten(text: str, returned: str = "value") -> str:
         elif section == "Parameters" and not re.search(r"^\s+\S", part, re.MULTILINE):
             before.append(part)
         else:
-            sections.append(part)
+            sections.append(TOGETHER.sub(_apart, part) if section == "Parameters" else part)
     return "\n\n".join(before + sections)
+
+
+def _apart(found: re.Match[str]) -> str:
+    text = found[2].rstrip("\n")
+    return "".join(f"{name}\n{text}\n" for name in found[1].split(", "))
 
 
 def _fenced(part: str) -> str:
