@@ -4,7 +4,7 @@
 - What follows the parameters without a heading gets one if it is an example, and goes before them if not.
 - Parameters that share a description get one each; otherwise all would get the type and default of the first.
 - A section "Returns" that is a paragraph gets the type of the signature.
-- A field without a docstring gets the comment behind it.
+- A field of a dataclass without a docstring gets the comment behind it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,15 @@ class Docstrings(griffe.Extension):
         if obj.docstring is not None:
             returned = str(obj.returns) if obj.is_function and obj.returns is not None else "value"
             obj.docstring.value = rewritten(obj.docstring.value, returned)
-        elif obj.is_attribute and obj.lineno and obj.lines and (found := COMMENT.search(obj.lines[-1])):
+        elif obj.is_attribute and _is_of_a_dataclass(obj) and (found := COMMENT.search(obj.lines[-1])):
             text = found[1].strip()
             if not text.startswith(("noqa", "type:")):
                 obj.docstring = griffe.Docstring(f"{text[0].upper()}{text[1:].rstrip('.')}.", parent=obj)
+
+
+def _is_of_a_dataclass(field: Any) -> bool:
+    made_by = getattr(field.parent, "decorators", ())
+    return field.annotation is not None and any("dataclass" in str(each.value) for each in made_by)
 
 
 def rewritten(text: str, returned: str = "value") -> str:
