@@ -12,7 +12,7 @@ from typing import Any
 from site_pages.notebooks import as_ipynb, as_markdown, cells_of, run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
-ORDER = ("join", "planning", "lookups", "patterns", "queues")  # the others follow by their names
+ORDER = ("join", "planning", "lookups", "patterns", "linked", "queues")  # the others follow by their names
 
 
 def sources() -> list[Path]:
