@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 import sqlite3
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import penstock as ps
@@ -31,17 +33,22 @@ PAGES = [
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:penstock|make|pip) [^`\n]*)`")
 FORMULAS = ("80 MiB +", "need =", "+ rows per second", "arrivals =")  # indented, but no commands
-# How a command begins, and the test that runs it, or one that differs in names and sizes only.
+# How a command begins, the test that runs it or one that differs in names and sizes only, and a word of it.
 ELSEWHERE = {
-    "penstock doctor": "tests/cli/test_doctor.py",
-    "penstock reproduce": "tests/reproduction/test_reproduce.py",
-    "penstock dashboard": "tests/dashboard/test_dashboard.py",
-    "penstock queues serve": "tests/cli/test_queues.py",
-    "penstock warm": "tests/spark/test_cluster.py",
-    "spark-submit --master spark://host:7077 --archives kernels.tar#kernels": "tests/spark/test_cluster.py",
+    "penstock asof": ("tests/cli/test_asof.py", "asof"),
+    "penstock doctor": ("tests/cli/test_doctor.py", "doctor"),
+    "penstock reproduce": ("tests/reproduction/test_reproduce.py", "reproduce"),
+    "penstock dashboard": ("tests/dashboard/test_dashboard.py", "dashboard"),
+    "penstock queues serve": ("tests/cli/test_queues.py", "serve"),
+    "penstock warm": ("tests/spark/test_cluster.py", "penstock warm --policies"),
+    "spark-submit --master spark://host:7077": ("tests/spark/test_cluster.py", "spark-submit"),
+    "python examples/kafka_join.py": ("tests/spark/test_kafka.py", "kafka_join"),
 }
-# These need the network: packages from an index or from Maven.
+# These need packages from an index or from Maven, a cluster of containers, or a shell of their own.
 NOT_HERE = (
+    "docker compose -f examples/deploy/compose.yml",
+    "spark-submit --master k8s://",
+    "spark-submit --packages io.delta:delta-spark",
     "python -m venv pipeline",
     "pipeline/bin/venv-pack",
     "PYSPARK_PYTHON=./environment/bin/python spark-submit --archives pipeline.tar.gz",
@@ -60,14 +67,27 @@ def text_of(page: Path) -> str:
     return "\n\n".join(cell.text for cell in cells_of(page) if cell.kind == "markdown")
 
 
+def blocks(text: str) -> Iterator[str]:
+    """Plain blocks, fenced or indented."""
+    yield from (match[2] for match in FENCE.finditer(text) if not match[1].strip())
+    for found in re.findall(r"(?:^    .*\S.*\n|^\s*\n(?=    ))+", FENCE.sub("", text) + "\n", re.MULTILINE):
+        yield textwrap.dedent(found)
+
+
+def is_file(block: str) -> bool:
+    """Whether a block shows a file: a Dockerfile, YAML or Python."""
+    first = block.lstrip().partition("\n")[0]
+    return first.startswith("FROM ") or first.endswith(":")
+
+
 def commands(page: Path) -> Iterator[str]:
-    """Lines of plain blocks and indented ones, and commands with arguments in sentences."""
+    """Lines of plain blocks, and commands with arguments in sentences."""
     text = text_of(page)
-    plain = "\n".join(match[2] for match in FENCE.finditer(text) if not match[1].strip())
+    for block in blocks(text):
+        if not is_file(block):
+            lines = re.sub(r"\\\n\s*", "", block).splitlines()
+            yield from (line.partition("  #")[0].strip() for line in lines if line.strip())
     text = FENCE.sub("", text)
-    indented = "\n".join(re.findall(r"^    (\S.*)$", text, re.MULTILINE))
-    blocks = re.sub(r"\\\n\s*", "", f"{indented}\n{plain}")
-    yield from (line.partition("  #")[0].strip() for line in blocks.splitlines() if line.strip())
     yield from (found for found in INLINE.findall(text) if "..." not in found)
 
 
@@ -139,12 +159,23 @@ def test_commands_of_the_queue_folder_run(folder: Path) -> None:
         assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize(("command", "place"), ELSEWHERE.items(), ids=lambda text: text)
-def test_other_tests_run_the_rest(command: str, place: str) -> None:
-    """The test is there, and it runs the command."""
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_other_tests_run_the_rest(command: str) -> None:
+    place, word = ELSEWHERE[command]
     assert any(found.startswith(command) for _, found in FOUND), "an exception that is no longer needed"
-    word = command.removeprefix("penstock ").split()[0].removesuffix("-submit")
     assert word in (ROOT / place).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_shown_can_be_read(page: Path) -> None:
+    for block in filter(is_file, blocks(text_of(page))):
+        if block.lstrip().startswith("FROM "):
+            instructions = {line.split()[0] for line in block.splitlines() if line.strip()}
+            assert instructions <= {"FROM", "USER", "RUN", "ENV", "COPY", "WORKDIR", "ENTRYPOINT", "CMD"}
+        elif block.startswith(("def ", "class ", "with ", "for ")):
+            compile(block, str(page), "exec")
+        else:
+            assert isinstance(yaml.safe_load(block), dict)
 
 
 def test_targets_of_make_are_there() -> None:
