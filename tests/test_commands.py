@@ -38,14 +38,18 @@ ELSEWHERE = {
     "penstock dashboard": "tests/dashboard/test_dashboard.py",
     "penstock queues serve": "tests/cli/test_queues.py",
     "penstock warm": "tests/spark/test_cluster.py",
+    "python examples/kafka_join.py": "tests/spark/test_kafka.py",
     "spark-submit --master spark://host:7077 --archives kernels.tar#kernels": "tests/spark/test_cluster.py",
 }
-# These need the network: packages from an index or from Maven.
+# These need the network, for packages or images, or a cluster.
 NOT_HERE = (
     "python -m venv pipeline",
     "pipeline/bin/venv-pack",
     "PYSPARK_PYTHON=./environment/bin/python spark-submit --archives pipeline.tar.gz",
     "spark-submit --packages org.apache.spark:spark-sql-kafka",
+    "spark-submit --packages io.delta:delta-spark",
+    "spark-submit --master k8s://",
+    "docker compose -f examples/deploy/compose.yml",
     "source .venv/bin/activate",
 )
 
