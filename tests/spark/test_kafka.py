@@ -22,7 +22,7 @@ from penstock.workloads import bursty_pair
 from tests.spark.programs.kafka import run
 from tests.spark.support import START, committed, same_rows
 from tests.spark.systems.broker import broker
-from tests.spark.systems.jars import KAFKA_BROKER, KAFKA_CONNECTOR, MissingJarsError, fetch
+from tests.spark.systems.jars import KAFKA_BROKER, MissingJarsError, fetch, kafka_connector
 from tests.spark.test_kill import run_with_kills
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ PATTERN = """
 def connector() -> list[Path]:
     """The jars of Spark's connector."""
     try:
-        return fetch(*KAFKA_CONNECTOR)
+        return kafka_connector()
     except MissingJarsError as error:
         pytest.skip(str(error))
 
