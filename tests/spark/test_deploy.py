@@ -85,6 +85,10 @@ def labels_shown(template: str) -> set[str]:
 def scrape(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """What Prometheus gets from a join in little memory behind a queue and a lookup: labels per metric."""
     folder = tmp_path_factory.mktemp("scrape")
+
+    def names_of(keys: list[Any]) -> dict[Any, dict[str, str]]:
+        return {key: {"name": f"item {key}"} for key in keys}
+
     lefts, rights = (pieces(seed, 2, 100, name) for seed, name in enumerate("lr"))
     register_queue_source(spark)
     write_files(folder / "right", rights)
@@ -113,10 +117,6 @@ def scrape(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, se
         for sample in family.samples:
             found[sample.name] |= set(sample.labels)
     return found
-
-
-def names_of(keys: list[Any]) -> dict[Any, dict[str, str]]:
-    return {key: {"name": f"item {key}"} for key in keys}
 
 
 @pytest.mark.spark

@@ -121,6 +121,13 @@ KAFKA_CONNECTOR = (
     ),
 )
 
+
+def kafka_connector() -> list[Path]:
+    """The jars of Spark's connector, without those that Spark brings."""
+    needed = ("spark-sql-kafka-", "spark-token-provider-kafka-", "kafka-clients-", "commons-pool2-")
+    return [path for path in fetch(*KAFKA_CONNECTOR) if path.name.startswith(needed)]
+
+
 # A release of Delta Lake is built for some versions of Spark; 4.4 runs on 4.2, and not on 4.3, whose
 # LogicalRDD has another constructor.
 DELTA_SPARK = "4.2.0"

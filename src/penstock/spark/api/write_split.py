@@ -151,9 +151,10 @@ def _splitter(results: Target, archive: Target, parts: Parts) -> Callable[[DataF
         """Write both parts of a batch to their sinks, from one run of the join."""
         batch.persist()
         try:
-            if callable(results):
-                # A function may read only a few rows. Buckets that no job requests would lose their state,
-                # and buckets that several jobs request would count their metrics twice.
+            if not isinstance(results, str):
+                # A function may read only a few rows, and Delta Lake none of a batch that it has. Buckets
+                # that no job requests would lose their state, and buckets that several jobs request would
+                # count their metrics twice.
                 batch.write.format("noop").mode("overwrite").save()
             found, lost = parts(batch)
             _write(found, number, results)

@@ -44,8 +44,8 @@ def require_delta(spark: Any, why: str) -> None:
     """Reject a session that has no Delta Lake."""
     try:
         spark.read.format("delta").load(f"/{uuid.uuid4()}").columns  # noqa: B018 (as above)
-    except AnalysisException as error:
-        if error.getCondition() == "DATA_SOURCE_NOT_FOUND" or "WITH_EXTENSION_AND_CATALOG" in str(error):
+    except Exception as error:  # of Java, of Spark or of a remote session, each with another class
+        if any(sign in str(error) for sign in ("DATA_SOURCE_NOT_FOUND", "EXTENSION_AND_CATALOG")):
             raise PenstockError(f"{why}, but this session has no Delta Lake; {SETTINGS}.") from None
 
 
