@@ -104,7 +104,16 @@ def test_a_side_that_hangs_is_stopped_when_the_other_has_ended(tmp_path: Path) -
 
 
 def test_what_a_side_tells(tmp_path: Path) -> None:
-    batch = {"event": "batch", "batch": 0, "rows": 5, "seconds": 0.1, "results": 3, "late": 1, "kept": 5}
+    batch = {
+        "event": "batch",
+        "batch": 0,
+        "rows": 5,
+        "seconds": 0.1,
+        "results": 3,
+        "late": 1,
+        "kept": 5,
+        "state": 9,
+    }
     told = [{"event": "started"}, batch, {"event": "done"}]
     code = "".join(f"print({json.dumps(each)!r});" for each in told) + "print('and noise')"
     (side,) = ran(code, tmp_path)
@@ -126,6 +135,7 @@ def ended(name: str, fate: str, minutes: int, **more: Any) -> Side:
                 "results": 50,
                 "late": 1,
                 "kept": 100,
+                "state": 2**20 * number,
                 "at": 6.0 + 2 * number,
             }
             | more
@@ -137,7 +147,7 @@ def ended(name: str, fate: str, minutes: int, **more: Any) -> Side:
 SCENARIO = Scenario(rows=100, factor=10, files=4, bursts=(2,), limit=900 * MIB)
 SIDES = [
     ended("spark", "died", 2),
-    ended("penstock", "done", 4, recall=0.81, at_most=False, evicted=7, state=5),
+    ended("penstock", "done", 4, recall=0.81, at_most=False, evicted=7),
 ]
 
 

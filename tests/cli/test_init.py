@@ -32,7 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             if name == "shown":
                 part.to_csv(path, index=False, date_format="%Y-%m-%dT%H:%M:%S")
             else:
-                part.astype({time: "datetime64[us, UTC]"}).to_parquet(path, index=False)
+                stamps = part[time].dt.tz_localize("UTC").astype("datetime64[us, UTC]")
+                part.assign(**{time: stamps}).to_parquet(path, index=False)
             os.utime(path, (1_700_000_000 + number,) * 2)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,14 @@ def test_a_bucket_tells_its_budget(budget: Any, share: tuple[int, int]) -> None:
 def test_a_record_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="cannot be written"):
         PipelineMonitor(spark, record=tmp_path / "no" / "where.jsonl")
+
+
+def test_two_monitors_share_a_page(spark: Any) -> None:
+    with PipelineMonitor(spark, "ads", console=False) as ads:
+        page = ads.serve()
+        with PipelineMonitor(spark, "orders", console=False) as orders:
+            assert orders.serve(page=page) is page
+        assert [(board.name, board.closed) for board in page.boards] == [("ads", False), ("orders", True)]
+        with urllib.request.urlopen(page.url + "batches.json?query=1", timeout=10) as answer:
+            assert json.load(answer) == []  # the page outlives the monitor that joined it
+    assert all(board.closed for board in page.boards)

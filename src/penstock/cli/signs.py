@@ -26,6 +26,7 @@ EVERY = 10.0  # minimum seconds between two log lines
 GRACE = 1.2  # seconds that a command has to end by itself after Ctrl-C
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
+_grace = GRACE
 _voice: _Voice | None = None
 _began: float | None = None  # start of this process on the monotonic clock; None if another program owns it
 
@@ -156,7 +157,7 @@ def heeding_ctrl_c() -> Iterator[None]:
     def watch() -> None:
         while number := os.read(reader, 1):
             if number[0] == signal.SIGINT:
-                time.sleep(GRACE)
+                time.sleep(_grace)
                 _end_now()
 
     threading.Thread(target=watch, name="penstock-ctrl-c", daemon=True).start()
@@ -170,6 +171,22 @@ def heeding_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
         signal.set_wakeup_fd(before)
         os.close(writer)
+
+
+@contextlib.contextmanager
+def time_to_clean_up(seconds: float) -> Iterator[None]:
+    """Give a command that starts processes or writes large files more time to end by itself after Ctrl-C.
+
+    >>> from penstock.cli.signs import time_to_clean_up
+    >>> with time_to_clean_up(10):
+    ...     pass
+    """
+    global _grace
+    _grace = seconds
+    try:
+        yield
+    finally:
+        _grace = GRACE
 
 
 def _end_now() -> None:

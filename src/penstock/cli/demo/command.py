@@ -20,12 +20,14 @@ from penstock.cli.demo.report import Answer, conclusion, figures_of, intro, resu
 from penstock.cli.demo.scenario import QUICK, Scenario, write_streams
 from penstock.cli.demo.view import View
 from penstock.cli.output import Json, JsonOut, errors_in_one_line, picture, working
+from penstock.cli.signs import time_to_clean_up
 from penstock.errors import SparkSetupError
 from penstock.extras import require
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+CLEAN_UP = 10.0  # seconds after Ctrl-C
 NEVER = 2**60  # a memory limit
 
 
@@ -76,7 +78,10 @@ def _folder() -> Iterator[Path]:
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        with tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as name:
+        with (
+            time_to_clean_up(CLEAN_UP),
+            tempfile.TemporaryDirectory(prefix="penstock-demo-", ignore_cleanup_errors=True) as name,
+        ):
             yield Path(name)
     finally:
         signal.signal(signal.SIGTERM, before)

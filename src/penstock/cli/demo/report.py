@@ -56,6 +56,7 @@ def result_table(scenario: Scenario, sides: list[Side], answer: Answer) -> Any:
         ("memory limit, all processes", lambda side: mib(side.limit)),
         ("of it for the heap of the JVM", lambda side: mib(heaps[side.name])),
         ("most memory used", lambda side: mib(side.peak)),
+        ("of it for rows, as the join reports it", lambda side: mib(most_state(side))),
         ("seconds a minute, before the burst", lambda side: seconds_of(side, scenario, burst=False)),
         ("seconds a minute, in the burst", lambda side: seconds_of(side, scenario, burst=True)),
         (
@@ -71,6 +72,11 @@ def result_table(scenario: Scenario, sides: list[Side], answer: Answer) -> Any:
     for label, cell in rows:
         table.add_row(label, *(cell(side) for side in sides))
     return table
+
+
+def most_state(side: Side) -> int:
+    """Return the most bytes that the join had for its rows after a minute of the stream."""
+    return max((batch["state"] for batch in side.batches), default=0)
 
 
 def ending(side: Side) -> str:

@@ -122,6 +122,7 @@ def run_spark(folder: Path, scenario: Scenario) -> None:
             "results": progress["observedMetrics"]["demo"]["results"],
             "kept": state["numRowsTotal"],
             "late": state["numRowsDroppedByWatermark"],
+            "state": state["memoryUsedBytes"],
         }
 
     follow(query, told)

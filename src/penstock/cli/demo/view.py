@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli.demo.race import Side
 from penstock.cli.demo.scenario import MIB, Scenario
-from penstock.joins.estimate import RecallEstimate
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -110,4 +109,6 @@ def recall(side: Side) -> str:
         return "keeps all rows" if side.fate in (None, "done") else "–"
     if not side.batches:
         return "–"
+    from penstock.joins.estimate import RecallEstimate
+
     return str(RecallEstimate(last(side, "recall"), last(side, "at_most")))
