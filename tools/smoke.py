@@ -196,7 +196,15 @@ def on_spark() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            for check in (spark_join, spark_stream, spark_many, spark_lookup, spark_pattern, spark_query):
+            for check in (
+                spark_join,
+                spark_stream,
+                spark_asof,
+                spark_many,
+                spark_lookup,
+                spark_pattern,
+                spark_query,
+            ):
                 check(spark, folder)
                 print("   ", check.__name__)
             if pyspark.__version__ >= "4.2":  # the source of queues needs it
@@ -242,6 +250,17 @@ def spark_stream(spark: Any, folder: str) -> None:
     assert 0 < len(online) < len(EXACT)
     assert not online & missed
     assert online | missed == EXACT
+
+
+def spark_asof(spark: Any, folder: str) -> None:
+    from penstock.spark import asof_join
+
+    sides = spark.createDataFrame(LEFT), spark.createDataFrame(RIGHT)
+    found = asof_join(*sides, tolerance=WITHIN, budget="1000 tuples", policy="lru", **SETTINGS).toPandas()
+    right = RIGHT.assign(ts_right=RIGHT.ts)
+    exact = pd.merge_asof(LEFT, right, on="ts", by="k", tolerance=WITHIN)
+    exact, found = (each.sort_values("a").ts_right.fillna(-1).tolist() for each in (exact, found))
+    assert found == exact
 
 
 def spark_many(spark: Any, folder: str) -> None:

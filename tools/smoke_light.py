@@ -40,6 +40,12 @@ def window_join() -> None:
     assert 0 < few.results < EXACT
 
 
+def asof_join() -> None:
+    run = ps.asof_join(LEFT, RIGHT, tolerance=3, budget=ps.Tuples(100), **ASK)
+    assert run.pairs["right_row"].to_pylist() == [None, 0, None, None, 0, 1]
+    assert run.stats.undecided == 0
+
+
 def join_many() -> None:
     streams = {"a": LEFT, "b": RIGHT}
     run = ps.join_many(streams, within=3, budget=ps.Tuples(100), policy="lru", **ASK)
@@ -151,6 +157,7 @@ def missing_extras() -> None:
 CHECKS: list[Callable[[], None]] = [
     no_extras,
     window_join,
+    asof_join,
     join_many,
     plan,
     lookup,

@@ -87,6 +87,38 @@ def test_auto_follows_a_candidate() -> None:
     assert join.run(left, right, on="k", time="ts").stats.choice.policy in CANDIDATES
 
 
+def test_auto_switches_in_the_middle_of_a_stream() -> None:
+    """The tuples have other slots under the new policy; what is known of them goes with them."""
+    random = np.random.default_rng(1)
+    n, keys = 12_000, 1_000
+    right = pd.DataFrame({"k": random.integers(0, keys, n), "ts": np.sort(random.integers(0, n, n))})
+    left = pd.DataFrame({"k": random.integers(0, keys // 10, n), "ts": np.sort(random.integers(0, n, n))})
+    exact = pd.merge_asof(
+        left, right.assign(row=range(n)), on="ts", by="k", direction="nearest", tolerance=500
+    )["row"].fillna(-1)
+    stream = np.repeat([0, 1], n)
+    columns = [
+        stream,
+        *(np.concatenate([left[name], right[name]]) for name in ("k", "ts")),
+        [*range(n), *range(n)],
+    ]
+    order = np.argsort(columns[2] + random.integers(0, 20, 2 * n), kind="stable")
+    columns = [np.asarray(column)[order] for column in columns]
+    join = ps.AsofJoin(ps.Tuples(200), tolerance=500, direction="nearest")
+    state, found, policies = join.start(lateness=20), [], set()
+    for first in range(0, 2 * n, 1_500):
+        part = state.process(*(column[first : first + 1_500] for column in columns), collect=True)
+        found += part.pairs.tolist()
+        policies.add(state.choice.policy)
+        state.check()
+        state = ps.AsofState.restore(state.snapshot())
+    found += state.finish(collect=True).pairs.tolist()
+    assert len(policies) > 1, "the policy was never switched"
+    assert 0 < state.undecided < n - len(found) + 1
+    times = {-1: None} | dict(enumerate(right["ts"]))  # of rows of one time, any may have come first
+    assert all(times[answer] == times[int(exact[row])] for row, answer in found)
+
+
 @pytest.mark.parametrize("tuples", [5, 1_000])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_state_goes_on_with_another_budget(tuples: int, direction: str) -> None:

@@ -110,6 +110,47 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
     assert sorted(map(tuple, got.to_numpy().tolist())) == sorted(map(tuple, exact.to_numpy().tolist()))
 
 
+def test_asof_of_files(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    left, right = (
+        pd.DataFrame({"k": random.integers(0, 9, 200), "ts": np.sort(random.choice(999, 200, replace=False))})
+        for _ in range(2)
+    )
+    left.to_csv(tmp_path / "left.csv", index=False)
+    right.to_csv(tmp_path / "right.csv", index=False)
+    ask = [
+        "left.csv",
+        "right.csv",
+        "--on",
+        "k",
+        "--time",
+        "ts",
+        "--tolerance",
+        "20",
+        "--direction",
+        "nearest",
+    ]
+    budget = ["--budget", "6 tuples", "--policy", "lru", "--out", "out", "--archive", "lost", "--json", "-"]
+    done = run("asof", *ask, *budget, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures, rows = json.loads(done.stdout), pd.read_parquet(tmp_path / "out")
+    assert figures["results"] + figures["unmatched"] == len(rows)
+    assert figures["undecided"] == 200 - len(rows) > 0
+    lost = pd.read_parquet(tmp_path / "lost")
+    assert (lost["_event"] == "undecided").sum() == figures["undecided"]
+    answers = pd.merge_asof(
+        left.assign(ts_left=left["ts"]),
+        right.assign(ts_right=right["ts"]),
+        on="ts",
+        by="k",
+        tolerance=20,
+        direction="nearest",
+    )
+    exact = dict(zip(answers["ts_left"], answers["ts_right"].fillna(-1), strict=True))
+    found = dict(zip(rows["ts_left"], rows["ts_right"].fillna(-1), strict=True))
+    assert found == {at: exact[at] for at in found}
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
