@@ -326,6 +326,6 @@ def test_rows_that_no_weight_makes_up_for_are_told() -> None:
 
 def test_unbiased_drops_name_the_sample_where_they_are_biased() -> None:
     left, right = bursty(800, seed=3)
-    join = ps.WindowJoin(within=200, budget=ps.Tuples(60), policy="fifo", drop_rate="unbiased")
+    join = ps.WindowJoin(within=40, budget=ps.Tuples(60), policy="fifo", drop_rate="unbiased")
     with pytest.warns(BiasedSampleWarning, match="policy='sample'"):
         join.run(left, right, on="key", time="ts")
