@@ -103,7 +103,6 @@ def test_estimates_are_unbiased_across_buckets(copies: Any) -> None:
     assert hits.count() < 0.8 * COPIES * truth["count"]
     for what, column, exact in (
         ("count", None, truth["count"]),
-        ("sum", "l", truth["left.amount"]),
         ("sum", "r", truth["right.amount"]),
     ):
         found = estimate(hits, what, column, by="copy").toPandas()
@@ -182,7 +181,7 @@ def test_streams_windows_and_restarts(
     spark: Any, tmp_path: Path, stream_of: Callable[..., Any], collected: Callable[..., Any]
 ) -> None:
     """Weights are the same after a restart; windows of a stream have the estimates of what it has written."""
-    frames = [pieces(side, 4, 200, name) for side, name in ((1, "l"), (2, "r"))]
+    frames = [pieces(side, 2, 200, name) for side, name in ((1, "l"), (2, "r"))]
     options = {"on": "k", "time": "ts", "within": "20 seconds", "policy": "sample", "buckets": 2, "seed": 1}
 
     def hits(files: int) -> Any:
@@ -192,16 +191,16 @@ def test_streams_windows_and_restarts(
         ]
         return bounded_join(*sides, budget=ps.Tuples(80), **options)
 
-    first, _ = collected(hits(2))
-    second, _ = collected(hits(4))
-    whole, _ = collected(hits(4), checkpoint="whole")
+    first, _ = collected(hits(1))
+    second, _ = collected(hits(2))
+    whole, _ = collected(hits(2), checkpoint="whole")
     assert rows_of(pd.concat([first, second])) == rows_of(whole)
     assert whole["_t"].min() < 1.0
 
-    windows = estimate(hits(4), "sum", "r", by=F.window("event_time", "1 minute"))
+    windows = estimate(hits(2), "sum", "r", by=F.window("event_time", "20 seconds"))
     told, _ = collected(windows, checkpoint="windows")
     written = spark.createDataFrame(whole)
-    expected = estimate(written, "sum", "r", by=F.window("event_time", "1 minute")).toPandas()
+    expected = estimate(written, "sum", "r", by=F.window("event_time", "20 seconds")).toPandas()
     for table in (told, expected):
         table["start"] = [window["start"] for window in table["window"]]
     both = told.merge(expected, on="start", suffixes=("_told", ""))
@@ -209,4 +208,4 @@ def test_streams_windows_and_restarts(
     for name in ("value", "lower", "upper", "std_error"):
         np.testing.assert_allclose(both[f"{name}_told"], both[name], rtol=1e-9)
     with pytest.raises(ps.PenstockError, match="no end"):
-        estimate(hits(4), "count")
+        estimate(hits(2), "count")

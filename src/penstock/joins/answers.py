@@ -112,14 +112,15 @@ class WeighedResults:
                 f"Some rows have results that no weight makes up for ({lost}), so estimates are too small.",
                 BiasedSampleWarning,
             )
+        inputs = self.inputs or WeighedInputs(({}, {}), ((), ()))
         if self.inputs is None and not (name is None and by is None):
             raise PenstockError("Only a run of tables has columns to estimate; this one is of bare arrivals.")
         names = [by] if isinstance(by, str) else list(by or [])
         if clash := set(names) & {"value", "lower", "upper", "std_error"}:
             raise ColumnError(f"by has a column {min(clash)!r}, as the table of estimates has; rename it.")
-        value = None if name is None else self.inputs.numbers(name)
+        value = None if name is None else inputs.numbers(name)
         for each in names:
-            self.inputs.find(each)
+            inputs.find(each)
         pairs, t, kept = self._found
         numbers = np.ones(len(t))
         if value is not None:
@@ -133,7 +134,7 @@ class WeighedResults:
             moments = moments_of(what, np.zeros(len(t), np.int64), 1, kept, t, numbers)
             ends = interval_of(moments, confidence)
             return Estimate(*(float(each[0]) for each in (moments.value, *ends, moments.variance)))
-        group, count, table = self.inputs.groups(names, pairs)
+        group, count, table = inputs.groups(names, pairs)
         moments = moments_of(what, group, count, kept, t, numbers)
         lower, upper = interval_of(moments, confidence)
         answers = {"value": moments.value, "lower": lower, "upper": upper}

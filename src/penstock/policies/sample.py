@@ -71,21 +71,6 @@ class SampleState(NamedTuple):
     noted_id: np.ndarray  # and the identity of the tuple that was kept
     meta: np.ndarray
 
-    def check_restored(self, store: Store, fresh: SampleState) -> None:
-        """Refuse what would take a kernel out of its arrays, or is no priority."""
-        from penstock.snapshots.array_checks import check_within, sound
-        from penstock.states.checks.store import live_tuples
-
-        departures = self.departures
-        check_within(departures.length, 0, departures.during.shape[1], "the number of departures")
-        for pool, length in enumerate(departures.length.tolist()):
-            priority = departures.priority[pool, :length]
-            sound(((priority > 0.0) & (priority <= 1.0)).all(), "a priority is out of range")
-        check_within(self.meta, 0, 2**62, "a number of draws")
-        sound(self.meta[NOTED] == 0, "results are noted that nobody waits for")
-        own = store.f64[live_tuples(store), BASE]
-        sound(((own > 0.0) & (own <= 1.0)).all(), "a priority is out of range")
-
 
 @dataclass(frozen=True)
 class Sample(Policy):

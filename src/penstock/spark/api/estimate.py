@@ -20,6 +20,7 @@ ANSWERS = ("value", "lower", "upper", "std_error")
 OWN = "_penstock_"  # before the names of columns on their way
 VALUE, T_OF = OWN + "value", OWN + "t"  # of a result
 OF_ROW = OWN + "row"  # what is known of a kept row
+LEAST_SPREAD = 1e-10  # the variance of a mean, as a share of that of the sum that it divides
 NOTHING = {"excess_v": 0.0, "excess_1": 0.0, "a": 0.0, "b": 0.0, "c": 0.0, "v": 0.0, "n": 0.0, "t": 1.0}
 
 
@@ -194,10 +195,14 @@ def _answers(summed: DataFrame, keys: list[Column], mean: bool, confidence: floa
             found = found + F.col(f"{OWN}{name}_{power}") * middle**power
         return F.try_divide(found, count**order)
 
+    spread = moment("variance", 2, 2)
+    if mean:  # where all values are the mean, powers of it cancel out but for the last digits
+        least = LEAST_SPREAD * F.try_divide(F.col(OWN + "variance_0"), count**2)
+        spread = F.when(spread > least, spread).otherwise(F.when(middle.isNotNull(), 0.0))
     whole = summed.select(
         *keys,
         (middle if mean else total).alias("value"),
-        F.greatest(moment("variance", 2, 2), F.lit(0.0)).alias(OWN + "variance"),
+        F.greatest(spread, F.lit(0.0)).alias(OWN + "variance"),
         moment("fourth", 4, 4).alias(OWN + "fourth"),
         moment("third", 3, 3).alias(OWN + "third"),
     )

@@ -208,8 +208,9 @@ class JoinBucket(Bucket):
                     left, right = left.filter(same), right.filter(same)
                     weights = None if weights is None else weights.filter(same)
             results = self._joined(left, right)
-            for name in weights.column_names if weights is not None else ():
-                results = results.append_column(name, weights[name])
+            if weights is not None:
+                for name in weights.column_names:
+                    results = results.append_column(name, weights[name])
             yield results
 
     def _weights(self, out: Any, start: int, stop: int) -> pa.Table:

@@ -29,6 +29,8 @@ from penstock.policies.gdj import AUTO, INITIAL, SHARED, STEP, GdjRankState, Gdj
 from penstock.policies.learned import LearnedState
 from penstock.policies.opt import OptState
 from penstock.policies.rand import RandState
+from penstock.policies.sample import NOTED as RESULTS_NOTED
+from penstock.policies.sample import Departures, SampleState
 from penstock.snapshots.array_checks import (
     FAR,
     check_lists,
@@ -136,6 +138,26 @@ def _check_members(state: RandState, store: Store, fresh: Any) -> None:
     for pool in range(members.pools):
         mine = members.slots[members.pool == pool]
         check_placed(state.members[pool], mine, store.t32[mine, PLACE])
+
+
+@checks(Departures)
+def _check_departures(departures: Departures, store: Store, fresh: Any) -> None:
+    """Whether there is room for those that are counted, and their priorities are such."""
+    check_within(departures.length, 0, departures.during.shape[1], "the number of departures")
+    for pool, length in enumerate(departures.length.tolist()):
+        _check_priorities(departures.priority[pool, :length])
+
+
+@checks(SampleState)
+def _check_sample(state: SampleState, store: Store, fresh: Any) -> None:
+    """Whether every tuple has a priority, and no result is noted that nobody waits for."""
+    _check_priorities(store.f64[live_tuples(store), BASE])
+    check_within(state.meta, 0, 2**62, "a number of draws")
+    sound(state.meta[RESULTS_NOTED] == 0, "results are noted that nobody waits for")
+
+
+def _check_priorities(priorities: np.ndarray) -> None:
+    sound(((priorities > 0.0) & (priorities <= 1.0)).all(), "a priority is out of range")
 
 
 def check_placed(table: np.ndarray, slots: np.ndarray, place: np.ndarray) -> None:
