@@ -53,9 +53,6 @@ NOT_HERE = (
     "pipeline/bin/venv-pack",
     "PYSPARK_PYTHON=./environment/bin/python spark-submit --archives pipeline.tar.gz",
     "spark-submit --packages org.apache.spark:spark-sql-kafka",
-    "spark-submit --packages io.delta:delta-spark",
-    "spark-submit --master k8s://",
-    "docker compose -f examples/deploy/compose.yml",
     "source .venv/bin/activate",
 )
 
