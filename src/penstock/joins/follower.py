@@ -155,6 +155,8 @@ def small_config(config: Config, policy: Policy, halvings: float, most: float) -
         rates=None,
         unbiased=False,  # the real join warns
         sketch_bytes=min(config.sketch_bytes, 1024),
+        kind=config.kind.for_samples,
+        lost_bytes=0,
         numeric=False,  # knowing the streams' current positions did not improve the choice
     )
 
@@ -188,7 +190,7 @@ def _tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
 
 def tables_of(config: Config, rooms: tuple[int, ...]) -> list[int]:
     """Return the total bytes of a join that chooses, under each candidate that may run; for byte budgets."""
-    others = table_bytes(config.build_flow(rooms)) + (config.choosing_bytes or 0)
+    others = table_bytes(config.build_index(rooms)) + (config.choosing_bytes or 0)
     return [tables + others for tables in _tables(config, rooms)]
 
 
@@ -201,7 +203,7 @@ def sampling(config: Config, most: float) -> float | None:
         taken = 0
         for each in small:
             rooms = each.capacities
-            taken += table_bytes(each.build(rooms=rooms), each.build_flow(rooms))
+            taken += table_bytes(each.build(rooms=rooms), each.build_index(rooms))
         return sum(small[0].capacities), taken
 
     return halvings_for(len(policies), most, sized)

@@ -22,6 +22,7 @@ from penstock.engine.store import (
     P_LIVE,
     P_USED,
     PREV,
+    RELEASED,
     SHED,
     SIZE,
     STREAM,
@@ -46,7 +47,7 @@ def check_store(store: Store) -> None:
     _check_pools(store, live)
     _check_rings(store, live)
     dropped_unseen = meta[DROPPED] if meta[SHED] else 0
-    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED]
+    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED] + meta[RELEASED]
     assert meta[ARRIVALS] + dropped_unseen == meta[LIVE] + gone, "arrivals are unaccounted for"
 
 

@@ -14,7 +14,8 @@ from penstock.engine.loss_sketch import (
     forget_all,
     last_counted,
 )
-from penstock.engine.pair_join_late import LATE, advance_to, miss
+from penstock.engine.pair_join_decided import Decided
+from penstock.engine.pair_join_late import LATE, Flow, advance_to, miss
 from penstock.engine.policy_switch import refile
 from penstock.engine.store import (
     ARRIVAL,
@@ -37,7 +38,7 @@ from penstock.joins.snapshot_checks import check_restored
 from penstock.joins.state import JoinState, Output
 from penstock.policies import Policy
 from penstock.states import snapshot as snapshots
-from penstock.states.checks import check_flow, check_sketch, looked_over
+from penstock.states.checks import check_decided, check_flow, check_sketch, looked_over
 
 
 class StreamState(EstimatesRecall, KeepsRows, JoinState):
@@ -62,10 +63,12 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        built = config.build_flow()
-        assert built is not None
-        self.flow, self.sketch = built
         self.store.clock[:] = beginning(config.time_dtype)
+
+    @property
+    def flow(self) -> Flow:
+        """How far the streams have come."""
+        return self.index.flow if isinstance(self.index, Decided) else self.index
 
     def warm(self) -> StreamState:
         """Load or compile the kernels by processing an empty batch."""
@@ -91,6 +94,8 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         """
         time = np.ascontiguousarray(time, self.config.input_dtype)
         check_times(time)
+        if self.config.kind.strict:  # the exact join has no results with them either
+            return
         stream, key = np.ascontiguousarray(stream, np.int8), np.ascontiguousarray(key, np.int64)
         miss(self.store, self.flow, self.sketch, stream, key, time)
 
@@ -110,7 +115,8 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
 
     @property
     def _allocated_bytes(self) -> int:
-        return super()._allocated_bytes + table_bytes(self.flow, self.sketch)
+        index = table_bytes(self.sketch) if self.decided else table_bytes(self.flow, self.sketch)
+        return super()._allocated_bytes + index
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -159,11 +165,11 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
     def _check_order(self, batch: Batch) -> None:
         check_times(batch.time)
 
-    def _step(self, part: Batch, out: Out, start: int) -> int:
-        return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)
+    def _target(self, out: Out) -> Any:
+        return super()._target(out) if self.decided else Tally(*out, self.sketch)
 
     def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
-        self.flow = self.flow.grown(rooms)
+        self.index = self.index.grown(rooms)
 
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
@@ -171,7 +177,7 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
             "peak": self.peak,
-            "flow": self.flow,
+            "index": self.index,
             "sketch": self.sketch,
         }
         return self._pack(extra)
@@ -191,14 +197,15 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         config, store, policy, extra = snapshots.unpack(data, Config)
         with looked_over():
             state = cls(config)
-            flow, sketch = state.flow, state.sketch
+            index, sketch = state.index, state.sketch
             state.store = store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state.peak = extra["peak"]
-            state.flow, state.sketch = extra["flow"], extra["sketch"]
+            state.index, state.sketch = extra["index"], extra["sketch"]
             check_restored(state)
-            check_flow(state.flow, store, flow.grown(rooms_of(store)))
+            check = check_decided if isinstance(index, Decided) else check_flow
+            check(state.index, store, index.grown(rooms_of(store)))
             check_sketch(state.sketch, store, sketch)
         return state
 
