@@ -1,7 +1,7 @@
 """Outer, semi and anti joins and joins with at most one match, as plain simulations.
 
-`exact_rows` is the answer that unlimited memory gives. `simulate_kind` is the bounded join: who is evicted, who
-is released, and of whom it is certain that he has no partner. A row of -1 stands for no row.
+`exact_rows` is the answer that unlimited memory gives. `simulate_kind` is the bounded join: which tuples are
+evicted and released, and which are certain to have no partner. A row of -1 stands for no row.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rows_of(pairs: Rows, lefts: int, rights: int, how: str, matches: str) -> Row
 
 @dataclass
 class Fate(Outcome):
-    """What a run did, and what became of its tuples; `pairs` has semi rows, `nulls` is a count of null keys."""
+    """What a run did, and what became of its tuples; in semi joins `pairs` has left rows alone."""
 
     released: Rows = field(default_factory=list)
     unmatched: Rows = field(default_factory=list)

@@ -1,10 +1,10 @@
 """A filter of the keys that left early: whether a tuple may have lost a partner.
 
 Tuples that were evicted, refused or dropped are entered with their key and time. Asked for a key and a span
-of times, the filter may say yes wrongly, but it never says no wrongly. It is a Bloom filter by pane of time: a
-key has `HASHES` places, and each place has a bit per pane. Panes are a share of the window; when tuples of a
-pane can match no more, its bits are cleared. Tuples that are further ahead than there are panes, as they are
-where one stream is ahead of the other, share one bit, whose span of times is kept.
+of times, the filter may say yes wrongly, but it never says no wrongly. It is a Bloom filter by pane of time:
+a key has `HASHES` places, and each place has a bit per pane. Panes are a share of the window; when tuples of
+a pane can match no more, its bits are cleared. Tuples that are further ahead than there are panes, as they
+are where one stream is ahead of the other, share one bit, whose span of times is kept.
 
 Cost: O(1) per tuple that leaves early and per question; clearing goes through the places once per pane.
 """

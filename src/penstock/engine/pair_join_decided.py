@@ -1,8 +1,9 @@
 """Joins of two streams in which a tuple's own fate counts: outer, semi and anti joins, at most one match.
 
-Each buffered tuple carries whether it has matched, and whether a partner of it may have left early. The latter
-is known when it arrives: whoever comes later finds it. So a tuple that expires without a match certainly has
-none (`unmatched`), or it is not known (`undecided`). Tuples whose first match decides all are `released`.
+Each buffered tuple carries whether it has matched, and whether a partner of it may have left early. The
+latter is known when it arrives: whoever comes later finds it. So a tuple that expires without a match
+certainly has none (`unmatched`), or it is not known (`undecided`). Tuples whose first match decides all are
+`released`.
 
 Streams may be in step, in any kind of window, or advance each at its own pace (`Flow`). Where all tuples of a
 key match alike (in step, every match counts, and no condition), a match is noted once with the key, as in

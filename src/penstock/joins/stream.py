@@ -20,7 +20,9 @@ from penstock.engine.policy_switch import refile
 from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
+    DROPPED,
     ENTRY,
+    EVICTED,
     KEY,
     RESULTS,
     ROW,
@@ -30,7 +32,7 @@ from penstock.engine.store import (
 )
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
-from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, bounded_by, estimate_recall
 from penstock.joins.growth import rooms_of
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
@@ -105,13 +107,26 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         return self.sketch.missed
 
     @property
+    def missed(self) -> float | None:
+        """Estimated number of results that the exact join has in addition; None if it is not known.
+
+        Of rows that have one match at most it is known only as long as nothing has left early.
+        """
+        kind = self.config.kind
+        if kind.releases == (False, False):
+            return super().missed
+        lost = self.store.meta[EVICTED] + self.store.meta[DROPPED]
+        return None if lost else 0.0
+
+    @property
     def recall(self) -> RecallEstimate:
         """Estimated share of the exact results that was found. It is an upper bound, or unknown, if rows came
         so late that the results they missed cannot be estimated.
         """
         arrived = super().totals()["arrivals"]
-        results = float(self.store.meta[RESULTS])
-        return estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
+        results = float(self.store.meta[RESULTS]) + self.unmatched
+        found = estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
+        return bounded_by(found, self.undecided)
 
     @property
     def _allocated_bytes(self) -> int:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
 from penstock.spark.runtime.join_bucket import AT, EVENT, RESULT, STREAM
+from penstock.spark.runtime.join_schema import ARCHIVED, quoted
 from penstock.spark.runtime.packed_output import PackedOutput, packed_output, unpacked
 
 BATCH = "batch"  # the folders of a path are batch=0, batch=1, ...
@@ -121,12 +122,18 @@ Parts = Callable[[DataFrame], tuple[DataFrame, DataFrame]]  # of a batch: result
 def _parts_of_rows(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The parts of a batch of rows."""
     is_result = F.col(EVENT) == RESULT
-    return batch.filter(is_result).drop(EVENT, STREAM, AT), batch.filter(~is_result)
+    results = [field.name for field in batch.schema.fields if _of_results(field)]
+    return batch.filter(is_result).select(*map(quoted, results)), batch.filter(~is_result)
+
+
+def _of_results(field: T.StructField) -> bool:
+    """Whether results have a column, and not only rows in the archive."""
+    return field.name not in (EVENT, STREAM, AT) and not (field.metadata or {}).get(ARCHIVED)
 
 
 def _parts_of_blobs(output: PackedOutput) -> Parts:
     """Return a function for the parts of a batch of blobs: one has results, or rows that were lost."""
-    plain = T.StructType([field for field in output.fields if field.name not in (EVENT, STREAM, AT)])
+    plain = T.StructType([field for field in output.fields if _of_results(field)])
 
     fields, fill = output.fields, output.fill  # not the output itself, which has a DataFrame
 

@@ -100,6 +100,9 @@ class JoinFigures(Figures):
     evicted: dict[str, int] = field(default_factory=_zeros)
     expired: int = 0
     dropped: int = 0
+    released: int = 0  # rows whose first match was their last
+    unmatched: int = 0  # rows that came out without a partner
+    undecided: int = 0  # rows of which it is not known whether they have one
     crowded: int = 0  # buckets whose arrivals exceed the rates that `drop_rate="unbiased"` assumes
     late: int = 0  # rows behind the progress of their stream
     skipped: int = 0  # rows without a key or a time

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
+from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE, LOG_UNDECIDED
 from penstock.engine.store import STEPS
 from penstock.errors import SnapshotError
 from penstock.joins.stream import StreamState
@@ -38,7 +38,13 @@ from penstock.spark.runtime.payload_table import PayloadTable
 LEFT, RIGHT = 0, 1
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
-EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late"}
+EVENTS = {
+    LOG_EVICTED: "evicted",
+    LOG_DROPPED: "dropped",
+    LOG_LATE: "late",
+    LOG_UNDECIDED: "undecided",
+}
+TOTALS = "results", "expired", "dropped", "late", "released", "unmatched", "undecided"
 ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
@@ -61,17 +67,15 @@ class JoinBucket(Bucket):
         figures = self.figures = self.spec.figures()
         figures.skipped = batch.skipped
         before = self.state.totals() | self._estimate()
-        parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
-        self._follow_watermark(batch.watermark)
+        parts = [self._take_in(side, batch.table(side)) for side in range(len(self.spec.sides))]
         counts = [len(part[0]) for part in parts]
         stream = np.repeat(np.arange(len(parts), dtype=np.int8), counts)
         key, time, row, size = (np.concatenate([part[i] for part in parts]) for i in range(4))
         order = np.argsort(time, kind="stable")  # rows of the first streams stand before the others
         first = int(self.state.store.meta[STEPS])
         sized = (size[order],) if self._sized else ()
-        out = self.state.process(
-            stream[order], key[order], time[order], row[order], *sized, collect=not quiet, log=True
-        )
+        columns = (stream[order], key[order], time[order], row[order], *sized)
+        out = self._feed(columns, batch.watermark, not quiet)
         self._count(before, out.log)
         figures.arrived = dict(zip(self.spec.streams, counts, strict=True))
         if quiet:
@@ -94,9 +98,18 @@ class JoinBucket(Bucket):
             columns = {name.removeprefix(f"{side}_"): own[name] for name in carried}
             columns |= {name: own[name] for name in hidden}
             table = with_time(pa.table(columns), mine.time, self.spec.dtype)
-            blobs.append((side, table.filter(is_usable(table, self.spec.codes(side)))))
+            blobs.append((side, table.filter(self._comes_in(side, table))))
         skipped = rows.num_rows - sum(table.num_rows for _, table in blobs)
         return self.process(PackedBatch(blobs, skipped=skipped))
+
+    def _comes_in(self, side: int, table: pa.Table) -> pa.ChunkedArray:
+        """Which rows of a batch DataFrame are processed."""
+        return is_usable(table, self.spec.codes(side))
+
+    def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Any:
+        """Process arrivals; what expires by the watermark has left before."""
+        self._follow_watermark(watermark)
+        return self.state.process(*columns, collect=collect, log=True)
 
     def adapt(self) -> bool:
         """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
@@ -154,9 +167,8 @@ class JoinBucket(Bucket):
         """The numbers by which the keys of rows are known; of no rows if there is no table."""
         return np.empty(0, np.int64) if table is None else table[KEY].to_numpy()
 
-    def _take_in(self, side: int, batch: PackedBatch) -> tuple[np.ndarray, ...]:
+    def _take_in(self, side: int, table: pa.Table | None) -> tuple[np.ndarray, ...]:
         """Put the rows of a side into its payload_table; their keys, times, row numbers and sizes."""
-        table = batch.table(side)
         if table is None:
             return (
                 self._keys(side, None),
@@ -213,24 +225,37 @@ class JoinBucket(Bucket):
         tables = []
         for side, mine in enumerate(self.spec.sides):
             told = log[(log[:, 1] == side) & np.isin(log[:, 0], list(EVENTS))]
+            told = told[_said_once(told)]
             if len(told) == 0:
                 continue
             rows = self.payload_tables[side].take(told[:, 2])
-            columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
-            columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
-            columns[EVENT] = pa.array([EVENTS[kind] for kind in told[:, 0].tolist()])
-            columns[STREAM] = pa.array([self.spec.streams[side]] * len(told))
-            when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
-            columns[AT] = pa.array(when).cast(_told_as(rows.schema.field(mine.time).type))
-            tables.append(pa.table(columns))
+            when = self._latest_time(len(told))
+            if len(times):
+                when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
+            tables.append(self._lost(side, rows, [EVENTS[kind] for kind in told[:, 0].tolist()], when))
         return tables
+
+    def _lost(self, side: int, rows: pa.Table, events: list[str], when: np.ndarray) -> pa.Table:
+        """Return rows of a side as the archive has them."""
+        mine = self.spec.sides[side]
+        columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
+        columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
+        columns[EVENT] = pa.array(events)
+        columns[STREAM] = pa.array([self.spec.streams[side]] * len(events))
+        columns[AT] = pa.array(when).cast(_told_as(rows.schema.field(mine.time).type))
+        return pa.table(columns)
+
+    def _latest_time(self, count: int) -> np.ndarray:
+        """The time of events in a batch without rows: how far the streams have come."""
+        return np.full(count, self.state.flow.progress.max())
 
     def _count(self, before: dict[str, Any], log: np.ndarray) -> None:
         figures, after = self.figures, self.state.totals()
-        for name in ("results", "expired", "dropped", "late"):
-            setattr(figures, name, after[name] - before[name])
+        for name in TOTALS:
+            setattr(figures, name, getattr(figures, name) + after.get(name, 0) - before.get(name, 0))
         for name, total in self._estimate().items():
-            setattr(figures, name, total - before[name])
+            known = total is not None and before[name] is not None
+            setattr(figures, name, total - before[name] if known else None)
         figures.crowded = int(self._crowded())
         evicted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
         figures.evicted = dict(zip(self.spec.streams, evicted, strict=True))
@@ -300,6 +325,12 @@ class JoinBucket(Bucket):
         parts = [whole[first:last] for first, last in pairwise(ends.tolist())]
         bucket.payload_tables = [PayloadTable(from_blob(part) if part else None) for part in parts]
         return bucket
+
+
+def _said_once(log: np.ndarray) -> np.ndarray:
+    """Which entries of one stream stand: a row that was evicted or dropped is undecided for that very reason."""
+    doubtful = log[:, 0] == LOG_UNDECIDED
+    return ~(doubtful & np.isin(log[:, 2], log[~doubtful, 2]))
 
 
 def latest(times: list[pa.ChunkedArray], watermark: int) -> pa.ChunkedArray:
