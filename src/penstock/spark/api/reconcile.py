@@ -51,14 +51,15 @@ def reconcile(
 ) -> DataFrame:
     """Compute the results that a bounded join missed; together with its own they are the exact join.
 
-    A pair is missed only if one of its rows was evicted, dropped or late, and a row without a partner only if it
-    is undecided. Spark joins the rows whose key is in the archive, and subtracts the known results, each as
-    often as it occurs.
+    A pair is missed only if one of its rows was evicted, dropped or late, and a row without a partner only if
+    it is undecided. Spark joins the rows whose key is in the archive, and subtracts the known results, each
+    as often as it occurs.
 
     Parameters
     ----------
     archive
-        The rows that were evicted, dropped, late or undecided: a DataFrame, or the archive path of `write_split`.
+        The rows that were evicted, dropped, late or undecided: a DataFrame, or the archive path of
+        `write_split`.
     left, right
         The complete input of both streams, as batch DataFrames.
     on, time, within, suffixes, unit, how

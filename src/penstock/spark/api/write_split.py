@@ -122,8 +122,12 @@ Parts = Callable[[DataFrame], tuple[DataFrame, DataFrame]]  # of a batch: result
 def _parts_of_rows(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The parts of a batch of rows."""
     is_result = F.col(EVENT) == RESULT
-    results = [field.name for field in batch.schema.fields if _of_results(field)]
-    return batch.filter(is_result).select(*map(quoted, results)), batch.filter(~is_result)
+    return batch.filter(is_result).select(*result_columns(batch)), batch.filter(~is_result)
+
+
+def result_columns(joined: DataFrame) -> list[str]:
+    """Return the columns of results, quoted: those of a join with emit="all" that are not for the archive."""
+    return [quoted(field.name) for field in joined.schema.fields if _of_results(field)]
 
 
 def _of_results(field: T.StructField) -> bool:

@@ -223,7 +223,7 @@ class JoinBucket(Bucket):
         if self.spec.emit != "all":
             return []
         tables = []
-        for side, mine in enumerate(self.spec.sides):
+        for side in range(len(self.spec.sides)):
             told = log[(log[:, 1] == side) & np.isin(log[:, 0], list(EVENTS))]
             told = told[_said_once(told)]
             if len(told) == 0:
@@ -328,7 +328,7 @@ class JoinBucket(Bucket):
 
 
 def _said_once(log: np.ndarray) -> np.ndarray:
-    """Which entries of one stream stand: a row that was evicted or dropped is undecided for that very reason."""
+    """Which entries of one stream stand: a row that was evicted or dropped is undecided for that reason."""
     doubtful = log[:, 0] == LOG_UNDECIDED
     return ~(doubtful & np.isin(log[:, 2], log[~doubtful, 2]))
 

@@ -144,7 +144,7 @@ class JoinSpec(StreamsSpec):
         return SIDES
 
     def packings(self, labels: tuple[int, ...]) -> list[Packing]:
-        """One per stream. Rows without a key come out of a preserved side, and time moves on for all buckets."""
+        """One per stream. Rows without a key come out of a preserved side; time moves on for all buckets."""
         kind = self.join.kind
         return [
             ArrivalPacking(

@@ -59,8 +59,9 @@ class OuterBucket(JoinBucket):
         return False
 
     def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Output:
-        """Process arrivals, then what expires: as in Spark, rows behind the watermark of this batch are in time,
-        and only those behind that of the batch before are late.
+        """Process arrivals, then what expires.
+
+        As in Spark, rows behind the watermark of the batch before are late, those behind this one's are not.
         """
         out = self.state.process(*columns, collect=collect, log=True)
         if watermark < 0:
