@@ -270,6 +270,20 @@ def orders(n: int, seed: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"id": np.arange(n), "ts": at}, {"id": order, "ts": paid[order]}
 
 
+@pytest.mark.parametrize("policy", ["fifo", "lru", "learned", "auto"])
+def test_a_row_that_has_found_its_one_partner_leaves(policy: str) -> None:
+    """A fifth of the memory finds more of the orders that are paid once each; without, fifo finds .61."""
+    left, right = orders(4_000)
+    found = {}
+    for matches in ("all", "once", "one-to-one"):
+        join = ps.WindowJoin(within=("0 s", "24 s"), budget=ps.Fraction(0.2), policy=policy, matches=matches)
+        run = join.run(left, right, on="id", time="ts", collect=True)
+        assert run.stats.results == len(set(rows(run)))
+        found[matches] = run.stats.recall
+    assert found["once"] >= 0.8 > found["all"]
+    assert found["one-to-one"] >= 0.8
+
+
 def test_a_stream_that_has_ended_takes_no_more() -> None:
     state = ps.WindowJoin(within=5, budget=ps.Tuples(4), policy="lru", how="left").start()
     state.process([0], [1], [0], [0])

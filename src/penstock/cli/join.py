@@ -15,7 +15,7 @@ from penstock.cli.output import (
     parts_of,
     warnings_in_one_line,
 )
-from penstock.cli.plan import budget_of_text, pair_of_names, window_of_text
+from penstock.cli.plan import How, Matches, budget_of_text, pair_of_names, window_of_text
 from penstock.cli.session import format_of, read, spark_session
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ Within = Annotated[
     str, typer.Option(help="The window: '10 minutes', a number, or '0 s..10 minutes'.", show_default=False)
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the results, as Parquet.", show_default=False)]
-How = Annotated[str, typer.Option(help="Kind of join: inner, left, right, full, left_semi or left_anti.")]
-Matches = Annotated[str, typer.Option(help="Partners of a row: all, once (a left row one), or one-to-one.")]
 Unit = Annotated[str, typer.Option(help="Unit of numeric time columns.")]
 Master = Annotated[str, typer.Option(help="Spark master.")]
 
