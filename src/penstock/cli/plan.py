@@ -24,15 +24,11 @@ if TYPE_CHECKING:
     from penstock.joins import Plan
 
 
+How = Annotated[str, typer.Option(help="Kind of join: inner, left, right, full, left_semi or left_anti.")]
+Matches = Annotated[str, typer.Option(help="Partners of a row: all, once (a left row one), or one-to-one.")]
+
+
 @errors_in_one_line
-How = Annotated[
-    str, typer.Option(help="Kind of join: inner, left, right, full, left_semi or left_anti.")
-]
-Matches = Annotated[
-    str, typer.Option(help="Partners of a row: all, once (a left row one), or one-to-one.")
-]
-
-
 @speaks("reading")
 def plan(
     left: Annotated[Path, typer.Argument(help="The left stream: a CSV or Parquet file.", show_default=False)],
