@@ -197,13 +197,13 @@ def test_streams_that_advance_independently(how: str, matches: str, data: st.Dat
     assert (totals["unmatched"], totals["undecided"]) == (len(unmatched), len(undecided))
     late = {row for _, row in expected.late}
     if matches == "all" and how != "inner":
-        exact = exact_of([row for i, row in enumerate(feed) if i not in late], feed, late, within, how)
+        exact = exact_of(feed, late, within, how)
         assert Counter(came) <= exact
         if not expected.evicted:
             assert Counter(came) == exact
 
 
-def exact_of(kept: list[Any], feed: list[Any], late: set[int], within: Any, how: str) -> Counter[Any]:
+def exact_of(feed: list[Any], late: set[int], within: Any, how: str, matches: str = "all") -> Counter[Any]:
     """The exact join of the rows that came in time, by their numbers in the feed."""
     sides: list[list[Any]] = [[], []]
     numbers: list[list[int]] = [[], []]
@@ -211,7 +211,7 @@ def exact_of(kept: list[Any], feed: list[Any], late: set[int], within: Any, how:
         if row not in late:
             sides[s].append((time, key))
             numbers[s].append(row)
-    rows = exact_rows(sides[0], sides[1], within, how)
+    rows = exact_rows(sides[0], sides[1], within, how, matches)
     return Counter((numbers[0][a] if a >= 0 else -1, numbers[1][b] if b >= 0 else -1) for a, b in rows)
 
 
@@ -259,6 +259,47 @@ def test_no_policy_tells_a_wrong_row(policy: str, how: str, matches: str) -> Non
         assert Counter(nulls) <= exact
         if matches == "all":
             assert came[0][0] <= exact
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_another_budget_tells_no_wrong_row(data: st.DataObject) -> None:
+    """A state that goes on with another budget and policy: who does not fit in is undecided."""
+    event = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 5))
+    feed, time = [], 0
+    for s, gap, key in data.draw(st.lists(event, min_size=10, max_size=60)):
+        time += gap
+        feed.append((s, time, key))
+    how = data.draw(st.sampled_from(HOWS[1:]))
+    matches = data.draw(st.sampled_from(["all", "one-to-one"])) if how in HOWS[:4] else "all"
+    kind: dict[str, Any] = {"within": 8, "how": how, "matches": matches}
+    budgets = data.draw(st.sampled_from([(30, 3), (3, 30), (5, 5)]))
+    states: list[Any] = [
+        ps.WindowJoin(budget=ps.Tuples(budget), policy=policy, **kind).start(lateness=0)
+        for budget, policy in zip(budgets, ("lru", "fifo"), strict=True)
+    ]
+    cut = data.draw(st.integers(0, len(feed)))
+    columns = [[row[i] for row in feed] for i in (0, 2, 1)]
+    numbers = list(range(len(feed)))
+    out = states[0].process(*(column[:cut] for column in columns), numbers[:cut], collect=True)
+    came = out.pairs.tolist()
+    states[1].take_over(states[0])
+    states[1].check()
+    came += (
+        states[1].process(*(column[cut:] for column in columns), numbers[cut:], collect=True).pairs.tolist()
+    )
+    came += states[1].finish(collect=True).pairs.tolist()
+    exact = exact_of(feed, set(), 8, how, matches)
+    totals = states[1].totals()
+    found = Counter(map(tuple, came))
+    assert totals["results"] + totals["unmatched"] == found.total()
+    assert {pair for pair in found if min(pair) < 0} <= set(exact)
+    if matches == "all":
+        assert found <= exact
+    if totals["evicted"] == 0:
+        assert found == exact
+    gone = sum(totals[name] for name in ("buffered", "expired", "evicted", "dropped", "released"))
+    assert totals["arrivals"] == gone == len(feed)
 
 
 def orders(n: int, seed: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:

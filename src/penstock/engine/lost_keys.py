@@ -64,6 +64,22 @@ def new_lost_keys(
     )
 
 
+def carry_lost(fresh: LostKeys, old: LostKeys) -> None:
+    """Let a filter go on with what another one of the same window knows.
+
+    If it has another size, it says yes to all that the other one may have had.
+    """
+    if fresh.places.shape == old.places.shape:
+        fresh.places[:], fresh.pane[:] = old.places, old.pane
+        return
+    for stream, line in enumerate(old.line):
+        base = old.pane[stream, BASE]
+        if line < 0 or base == NOTHING:
+            continue
+        fresh.places[line] |= 1 << AHEAD
+        fresh.pane[stream] = base, base, max(old.pane[stream, LAST_AHEAD], base + PANES - 1)
+
+
 @jit
 def note_lost(lost, stream, key, time, edge):
     """Enter a tuple that left early; tuples of its stream before `edge` can match no more."""

@@ -346,7 +346,7 @@ def _left_early(out, store, stream, slot, row, key, time):
     fate = fate_now(index)
     if slot != 0:
         fate = fate_of(index, store, slot)
-    elif index.rules[TOGETHER] != 0:
+    elif store.meta[WINDOW] == ROWS:
         time = store.clock[stream]
     note_lost(index.lost, stream, key, time, edge(store, stream))
     if index.rules[TRACKED + stream] != 0 and fate & HAS_MATCHED == 0:

@@ -14,6 +14,7 @@ from penstock.engine.loss_sketch import (
     forget_all,
     last_counted,
 )
+from penstock.engine.lost_keys import carry_lost
 from penstock.engine.pair_join_decided import Decided
 from penstock.engine.pair_join_late import LATE, Flow, advance_to, miss
 from penstock.engine.policy_switch import refile
@@ -33,6 +34,7 @@ from penstock.engine.store import (
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
 from penstock.joins.estimate import EstimatesRecall, RecallEstimate, bounded_by, estimate_recall
+from penstock.joins.fates import as_inner, carry_fates
 from penstock.joins.growth import rooms_of
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
@@ -166,7 +168,10 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         self.store.chance[:], self.store.meta[SHED] = 0.0, 0
         missed = other.sketch.missed.copy()
         watch, self.late_watch = self.late_watch, None
-        log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
+        if self.decided:
+            carry_lost(self.index.lost, other.index.lost)
+        with as_inner(self.index):
+            log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
         self._watch = RateWatch(self.config)  # the old state has already counted these arrivals
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
@@ -175,7 +180,10 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         if watch is not None:
             watch.skip(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
             self.late_watch = watch
-        return log[log[:, 0] == LOG_EVICTED], time
+        log = log[log[:, 0] == LOG_EVICTED]
+        if self.decided:
+            carry_fates(self, other, log[:, 1:3])
+        return log, time
 
     def _check_order(self, batch: Batch) -> None:
         check_times(batch.time)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import PenstockError
 from penstock.joins.state import Output
 from penstock.spark.runtime.join_bucket import CHUNK, LEFT, RIGHT, JoinBucket, latest
 from penstock.spark.runtime.packer import CHECK, TIME, PackedBatch, is_usable
@@ -25,12 +24,15 @@ class OuterBucket(JoinBucket):
     def __init__(self, spec: Any, state: Any = None) -> None:
         super().__init__(spec, state)
         self._alone: list[tuple[int, pa.Table]] = []  # rows of this batch without a key or a time
+        self._newly_undecided = 0  # when the bucket adapted, reported with the next batch
 
     def process(self, batch: PackedBatch, quiet: bool = False) -> Iterator[pa.Table]:
         """Run a batch; rows without a key come out at once."""
         self._alone = []
         unreported = self._unreported
         rows = super().process(batch, quiet)
+        self.figures.undecided += self._newly_undecided
+        self._newly_undecided = 0
         alone, self._alone = self._alone, []
         if quiet:  # what this batch has lost is told already
             self._unreported = unreported
@@ -50,13 +52,11 @@ class OuterBucket(JoinBucket):
         return chain(results, lost)
 
     def adapt(self) -> bool:
-        """Continue; another budget or policy is not supported yet."""
-        if self.state.config != self.spec.start().config:
-            raise PenstockError(
-                f"A join with how={self.spec.join.how!r} and matches={self.spec.join.matches!r} cannot go on "
-                "with another budget or policy yet. Restart it with those it had, or with a new checkpoint."
-            )
-        return False
+        """Continue under another budget or policy; those who do not fit in may be undecided."""
+        before = self.state.undecided
+        adapted = super().adapt()
+        self._newly_undecided += self.state.undecided - before
+        return adapted
 
     def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Output:
         """Process arrivals, then what expires.
