@@ -173,13 +173,19 @@ def _without_late(frame: DataFrame, lost: DataFrame, keys: JoinKeys, side: int, 
         for i, (name, _) in enumerate(columns)
     ]
     late = [
-        _without_maps(F.col(quoted(archived)).try_cast(kinds[name]), kinds[name]).alias(f"out{i}")
+        _without_maps(_as_kind(told, archived, kinds[name]), kinds[name]).alias(f"out{i}")
         for i, (name, archived) in enumerate(columns)
     ]
     rest = frame.select(*kept).exceptAll(told.select(*late))
     return rest.select(
         *[_with_maps(F.col(f"out{i}"), kinds[name]).alias(name) for i, (name, _) in enumerate(columns)]
     )
+
+
+def _as_kind(frame: DataFrame, name: str, kind: T.DataType) -> Column:
+    """Return a column of the archive in its type before the join: keys may come out in another one."""
+    column = F.col(quoted(name))
+    return column if frame.schema[name].dataType == kind else column.try_cast(kind)
 
 
 def _check_batch(frame: Any, option: str) -> None:

@@ -178,7 +178,7 @@ class JoinBucket(Bucket):
             )
         if self.spec.sides[side].watermark and self.watermark >= 0:
             fresh = pc.greater(table[TIME], pa.scalar(self.watermark * 1_000, table[TIME].type))
-            if not pc.all(fresh).as_py():
+            if pc.all(fresh).as_py() is False:  # None if there are no rows
                 self._drop_behind(side, table.filter(pc.invert(fresh)))
                 table = table.filter(fresh)
         key, time = self._keys(side, table), table[TIME].to_numpy()
@@ -247,7 +247,8 @@ class JoinBucket(Bucket):
 
     def _latest_time(self, count: int) -> np.ndarray:
         """The time of events in a batch without rows: how far the streams have come."""
-        return np.full(count, self.state.flow.progress.max())
+        progress = self.state.flow.progress.max()
+        return np.full(count, progress if progress > -FARTHEST else 0)
 
     def _count(self, before: dict[str, Any], log: np.ndarray) -> None:
         figures, after = self.figures, self.state.totals()

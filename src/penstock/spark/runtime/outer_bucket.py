@@ -80,7 +80,7 @@ class OuterBucket(JoinBucket):
         """Put aside the rows that cannot match."""
         if table is not None and self.spec.join.kind.preserved[side]:
             usable = is_usable(table, self.spec.codes(side))
-            if not pc.all(usable).as_py():
+            if pc.all(usable).as_py() is False:
                 alone = table.filter(pc.invert(usable))
                 if self.spec.sides[side].watermark and self.watermark >= 0:
                     fresh = pc.greater(alone[TIME], pa.scalar(self.watermark * 1_000, alone[TIME].type))
@@ -94,7 +94,7 @@ class OuterBucket(JoinBucket):
     def _drop_behind(self, side: int, table: pa.Table) -> None:
         """Archive rows that a watermark drops: they are no rows of the exact join."""
         super()._drop_behind(side, table)
-        if self.spec.emit == "all":
+        if self.spec.emit == "all" and table.num_rows:
             times = table[TIME].to_numpy()
             late = self._lost(side, table, ["late"] * table.num_rows, times)
             self._unreported = [*self._unreported, late]
