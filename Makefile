@@ -25,8 +25,13 @@ COMPILED := PENSTOCK_TIER=compiled $(BIN)/python -m pytest -n 2 --dist loadfile 
 INTERPRETED := PENSTOCK_TIER=interpreted $(BIN)/python -m pytest -q -n 2 -m "interpreted and not soak" \
 	--cov --cov-report= tests
 
-# The JVMs of the tests live for seconds to minutes: optimizing their code costs more than it gains.
-test test-fast: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# The JVMs of the tests live for seconds to minutes: optimizing their code costs more than it gains, and classes come
+# from an archive, which halves the CPU time of a short Spark program.
+CLASSES := .venv/spark.jsa
+ARCHIVE := [ $(CLASSES) -nt .venv/.installed ] || \
+	$(BIN)/python tools/archive_classes.py $(CLASSES) >.venv/spark.log 2>&1 || cat .venv/spark.log;
+test test-fast: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+	-XX:SharedArchiveFile=$(CURDIR)/$(CLASSES) -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off
 
 test: setup  ## The test suite, then its small part once more with every kernel interpreted
 # In order of collection, the long files of Spark are followed by many short ones, which balances the workers.
@@ -34,18 +39,18 @@ test: setup  ## The test suite, then its small part once more with every kernel 
 # All kernels are compiled at first, and interpreted in the second pass; users have both in turn (test_tiers.py).
 # Every part runs, whatever became of those before.
 ifeq ($(ARGS),)
-	@$(WITH_JAVA) failed=0; \
+	@$(WITH_JAVA) $(ARCHIVE) failed=0; \
 		$(COMPILED) $(KERNELS) || failed=1; \
 		$(COMPILED) $(addprefix --ignore=,$(KERNELS)) tests src/penstock || failed=1; \
 		$(INTERPRETED) || failed=1; \
 		echo 'Lines of each package that the interpreted pass reaches:'; $(BIN)/python tools/coverage_totals.py; \
 		exit $$failed
 else
-	@$(WITH_JAVA) $(COMPILED) $(ARGS)
+	@$(WITH_JAVA) $(ARCHIVE) $(COMPILED) $(ARGS)
 endif
 
 test-fast: setup  ## The tests in process, and one of Spark per operator
-	@$(WITH_JAVA) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow" $(ARGS)
+	@$(WITH_JAVA) $(ARCHIVE) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak and not slow" $(ARGS)
 
 # As above: the small tests run once more for the lines of kernels.
 COVERAGE := $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=0 --durations-min=30 --cov --cov-report=
@@ -76,10 +81,9 @@ bench: setup  ## Benchmarks; results also as JSON under benchmarks/out/
 soak: setup  ## The long versions of the stress, fuzz and kill tests
 	@$(WITH_JAVA) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
-docs: setup-python  ## The documentation as a site under build/site/; links are checked
-	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/python -m pip install -qq --disable-pip-version-check \
-		--no-input --constraint constraints.txt --editable '.[docs]'
-	@$(BIN)/mkdocs build --strict $(ARGS)
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup  ## The documentation as a site under build/site/: pages, API reference, executed notebooks; links are checked
+	@$(WITH_JAVA) $(BIN)/mkdocs build --strict $(ARGS)
 
 reproduce: setup  ## The experiments of the papers, and a report under reproduction/
 	@$(WITH_JAVA) $(BIN)/penstock reproduce all $(ARGS)

@@ -11,9 +11,23 @@ import numba
 import numpy as np
 from rich.console import Console
 
-from benchmarks import growth, heeb, hot, kinds, linked, lookup, offline, patterns, queues, spark, startup
+from benchmarks import (
+    asof,
+    growth,
+    heeb,
+    hot,
+    kinds,
+    linked,
+    lookup,
+    offline,
+    patterns,
+    queues,
+    spark,
+    startup,
+)
 
 SUITES = {
+    "asof": asof.run,
     "growth": growth.run,
     "hot": hot.run,
     "heeb": heeb.run,

@@ -80,6 +80,8 @@ LONG = (
     "tests/queues/test_damage.py",
     "tests/snapshots/",
     "tests/testing/test_check_policy.py::test_a_compiled_policy",
+    "tests/site/",
+    "tests/test_commands.py",
     "tests/test_docs.py",
     "src/penstock/",
 )

@@ -2,11 +2,13 @@
 
 - A `python` block with `>>>` is a doctest. Any other is executed; if a `text` block follows it directly,
   that is what it must print. The blocks of a file run in order and share their names.
-- A block that is marked `python src/...` is quoted from that file and must stand there word for word.
+- A block that is marked `python src/...` or `python examples/...` is quoted from that file and must stand
+  there word for word.
 - Every block has one of the marks of `KINDS`, so that none escapes by a mark of its own.
 - Commands of `penstock`, in blocks and in lines of text, have to be understood by the command line.
 
-Kafka's connector is not part of Spark, so here the source `kafka` reads files with the columns that it gives.
+Kafka's connector is not part of Spark, so here the source `kafka` reads files with the columns that it gives;
+`tests/spark/test_kafka.py` has a broker.
 """
 
 from __future__ import annotations
@@ -121,11 +123,12 @@ class FilesForKafka:
             if source != "kafka":
                 return plain(source)
             folder = self._folder / "kafka"
+            columns = "key binary, value binary, partition int, offset long"
             if not folder.exists():
                 message = bytearray(json.dumps({"ad": "a", "ts": "2024-05-01T12:00:00Z"}).encode())
-                rows = self._session.createDataFrame([(None, message)], "key binary, value binary")
+                rows = self._session.createDataFrame([(None, message, 0, 0)], columns)
                 rows.write.parquet(str(folder))
-            return plain("parquet").schema("key binary, value binary").option("path", str(folder))
+            return plain("parquet").schema(columns).option("path", str(folder))
 
         reader.format = named
         return reader
@@ -150,7 +153,8 @@ def test_quotations_are_true(page: Path) -> None:
 
 @every_page
 def test_every_block_is_of_a_kind_that_is_tested(page: Path) -> None:
-    marks = {block.kind for block in blocks(page) if not block.kind.startswith("python src/")}
+    quoted = ("python src/", "python examples/")
+    marks = {block.kind for block in blocks(page) if not block.kind.startswith(quoted)}
     assert marks <= set(KINDS)
 
 

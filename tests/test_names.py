@@ -15,9 +15,11 @@ SAME_NAME = {"Index", "Scheme"}
 MOST_PARAMETERS = 10
 # What users call takes one argument per setting.
 MANY_PARAMETERS = {
+    "cli/asof.py:asof",
     "cli/join.py:join",
     "cli/lookup.py:enrich",
     "cli/plan.py:plan",
+    "joins/asof.py:asof_join",
     "joins/many.py:join_many",
     "joins/many_stream.py:start_many",
     "joins/optimal.py:follow_decisions",
@@ -25,6 +27,7 @@ MANY_PARAMETERS = {
     "linked/query.py:StreamQuery.run",
     "lookup/cache.py:LookupCache.__init__",
     "patterns/pattern.py:Pattern.run",
+    "spark/api/asof.py:asof_join",
     "spark/api/join.py:bounded_join",
     "spark/api/many.py:bounded_join_many",
     "spark/api/match.py:match_pattern",

@@ -88,7 +88,7 @@ set_up_python() {
     if [ "$wanted" != "$(cat "$installed" 2>/dev/null)" ]; then
         say "installing penstock with its extras (a few minutes on a fresh machine)"
         "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-input \
-            --constraint constraints.txt --editable '.[all,dev]'
+            --constraint constraints.txt --editable '.[all,dev,docs]'
         printf '%s\n' "$wanted" >"$installed"
     fi
 }

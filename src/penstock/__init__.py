@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from penstock.budget import Bytes, Fraction, Tuples
     from penstock.errors import PenstockError
     from penstock.joins import (
+        AsofJoin,
+        AsofRun,
+        AsofState,
+        AsofStats,
         Distortion,
         JoinRun,
         JoinState,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
         Plan,
         PlanRow,
         WindowJoin,
+        asof_join,
         join_many,
         optimal_join,
         plan,
@@ -41,6 +46,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"  # the only place: pyproject.toml reads it here
 
 __all__ = [
+    "AsofJoin",
+    "AsofRun",
+    "AsofState",
+    "AsofStats",
     "Bytes",
     "Distortion",
     "Fraction",
@@ -69,6 +78,7 @@ __all__ = [
     "Tuples",
     "WindowJoin",
     "Within",
+    "asof_join",
     "join_many",
     "models",
     "optimal_join",

@@ -110,6 +110,7 @@ def times_of(columns: Sequence[pd.Series], sides: Sequence[str], unit: str = "ms
     """Return time columns on one scale: timestamps keep their finest unit, numbers are in `unit`."""
     unit = time_unit(unit)
     stamps = [_stamp_unit(series) for series in columns]
+    _refuse_texts(columns, sides)
     for series, side in zip(columns, sides, strict=True):
         _check_time(series, side)
     if any(stamps) and not all(stamps):
@@ -184,6 +185,28 @@ def _plain(series: pd.Series) -> np.ndarray:
     if values.dtype.kind == "f" and values.dtype != np.float64:
         return values.astype(np.float64)
     return values
+
+
+def _refuse_texts(columns: Sequence[pd.Series], sides: Sequence[str]) -> None:
+    """Refuse time columns of text, all of them in one message."""
+    texts = [
+        (series, side)
+        for series, side in zip(columns, sides, strict=True)
+        if pd.api.types.infer_dtype(series, skipna=True) == "string"
+    ]
+    if not texts:
+        return
+    first = texts[0][0].dropna().iloc[0]
+    if len(texts) == 1:
+        (series, side), what = texts[0], "it"
+        found = f"The time column {series.name!r} of the {side} stream is text"
+    else:
+        what = "both" if len(texts) == 2 else "all of them"
+        named = " and ".join(f"{series.name!r} of the {side} stream" for series, side in texts)
+        found = f"The time columns are text: {named}"
+    raise ColumnError(
+        f"{found}, such as {first!r}; cast {what} to timestamps with pandas.to_datetime, or to numbers."
+    )
 
 
 def _check_time(series: pd.Series, side: str) -> None:

@@ -227,14 +227,20 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 def hint(given: object, allowed: Iterable[object]) -> str:
-    """Return the end of a message: the closest allowed word, and all allowed words.
+    """Return the end of a message: the closest allowed word, whatever its case, and all allowed words.
 
     >>> from penstock.errors import hint
     >>> hint("gjd", ["gdj", "lru"])
     "; did you mean 'gdj'? Allowed: gdj, lru"
+    >>> hint("LRU", ["gdj", "lru"])
+    "; did you mean 'lru'? Allowed: gdj, lru"
     """
     words = [str(word) for word in allowed]
     close = difflib.get_close_matches(str(given), words, n=1, cutoff=0.5)
+    if not close:
+        folded = {word.casefold(): word for word in words}
+        found = difflib.get_close_matches(str(given).casefold(), folded, n=1, cutoff=0.5)
+        close = [folded[word] for word in found]
     guess = f"; did you mean {close[0]!r}?" if close else "."
     return f"{guess} Allowed: {', '.join(words)}"
 

@@ -57,7 +57,10 @@ def time_unit(unit: str) -> str:
             return candidate
         if candidate in _ALIASES:
             return _ALIASES[candidate]
-    raise WindowError(f"{unit!r} is not a unit of time{hint(word, _NANOSECONDS)}")
+    named = {short: unit_word(short) for short in _NANOSECONDS}
+    guess = hint(word, [*named, *named.values()]).partition(" Allowed:")[0]
+    allowed = ", ".join(f"{short} ({name})" for short, name in named.items())
+    raise WindowError(f"{unit!r} is not a unit of time{guess} Allowed: {allowed}.")
 
 
 def duration(value: str | datetime.timedelta, unit: str) -> int | float:
@@ -119,11 +122,11 @@ def unit_word(unit: str) -> str:
     """Return the plural name of a unit.
 
     >>> from penstock.units import unit_word
-    >>> unit_word("ms"), unit_word("h")
-    ('milliseconds', 'hours')
+    >>> unit_word("ms"), unit_word("d")
+    ('milliseconds', 'days')
     """
     short = time_unit(unit)
-    return next(word for word, known in _ALIASES.items() if known == short and len(word) > 3) + "s"
+    return max((word for word, known in _ALIASES.items() if known == short), key=len) + "s"
 
 
 def size(value: str | int) -> int:

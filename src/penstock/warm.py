@@ -21,12 +21,13 @@ from penstock.caching import replay
 from penstock.compiler.code_cache import touched
 from penstock.compiler.tiers import only
 from penstock.errors import PenstockError, UnknownPolicyError, hint
+from penstock.joins.asof import AsofJoin
 from penstock.joins.many import join_many
 from penstock.joins.many_stream import start_many
 from penstock.joins.window import WindowJoin
 from penstock.linked import StreamQuery
 from penstock.patterns import Pattern
-from penstock.policies import caching_names, names
+from penstock.policies import caching_names, get, names
 
 ROWS = 64  # per stream
 BUDGET = Tuples(16)
@@ -45,8 +46,8 @@ def warm(
 
     The result includes kernels that this process has used before.
 
-    `operators` are any of `join` (two streams, in process and on Spark), `many`, `cache` (also for lookups),
-    `match` and `query`; default: all. Policies that an operator does not support are skipped.
+    `operators` are any of `join` (two streams, in process and on Spark), `asof`, `many`, `cache` (also for
+    lookups), `match` and `query`; default: all. Policies that an operator does not support are skipped.
     `report` is called with the number of steps done, the total, and the next step.
 
     >>> from penstock.warm import warm
@@ -115,6 +116,8 @@ def _join(policy: str) -> Iterator[Callable[[], object]]:
     for dtype in TIMES:
         both = _stream(dtype), _stream(dtype)
         for step in ("arrival", "tick"):
+            if step == "tick" and not get(policy).ticks:
+                continue
             join = WindowJoin(within=9, budget=BUDGET, policy=policy, step=step)
             yield partial(join.run, *both, on="k", time="ts", collect=True)
         late = WindowJoin(within=9, budget=BUDGET, policy=policy)
@@ -123,6 +126,20 @@ def _join(policy: str) -> Iterator[Callable[[], object]]:
 
 def _warm_state(join: WindowJoin, **options: Any) -> None:
     join.start(**options).warm()
+
+
+def _asof(policy: str) -> Iterator[Callable[[], object]]:
+    for dtype in TIMES:
+        yield partial(_warm_asof, policy, dtype)
+
+
+def _warm_asof(policy: str, dtype: type) -> None:
+    join = AsofJoin(tolerance=9, budget=BUDGET, policy=policy)
+    both = _stream(dtype), _stream(dtype)
+    join.run(*both, on="k", time="ts")
+    state = join.start(dtype=dtype, lateness=0)
+    state.warm()
+    join.start(dtype=dtype, lateness=0).take_over(state)
 
 
 def _many(policy: str) -> Iterator[Callable[[], object]]:
@@ -161,6 +178,7 @@ def _query(policy: str) -> Iterator[Callable[[], object]]:
 
 OPERATORS: dict[str, Callable[[str], Iterator[Callable[[], object]]]] = {
     "join": _join,
+    "asof": _asof,
     "many": _many,
     "cache": _cache,
     "match": _match,

@@ -128,17 +128,25 @@ def window_of(value: object) -> Window:
     return Within(value, value)  # type: ignore[arg-type]
 
 
-def unit_doubt(window: Window, unit: str, times: tuple[float, float] | None) -> str | None:
-    """Return why numeric times are probably read in the wrong unit, or None if they look right.
+def unit_doubt(
+    window: Window, unit: str, times: tuple[float, float] | None, stamped: bool = False
+) -> str | None:
+    """Return why times or the window are probably read in the wrong unit, or None if they look right.
 
-    `times` holds the smallest and the largest time. A window given as a bare number needs no unit.
+    `times` holds the smallest and the largest time if they are numbers. A window given as a bare number needs
+    no unit, unless the times are timestamps (`stamped`): then it counts their units, such as microseconds.
 
     >>> from penstock.window import unit_doubt, window_of
     >>> unit_doubt(window_of("10 minutes"), "ms", (1_700_000_000, 1_700_000_600)).partition(",")[0]
     'The times look like seconds since 1970 (1700000000 is 2023-11-14) but are read as milliseconds'
     >>> unit_doubt(window_of(600), "ms", (1_700_000_000, 1_700_000_600)) is None
     True
+    >>> print(unit_doubt(window_of(10), "us", None, stamped=True))
+    The time columns are timestamps, so within=10 is 10 microseconds. Give a duration, such as '10 minutes'
+    or '10 microseconds'.
     """
+    if stamped:
+        return _bare_number_doubt(window, unit)
     if times is None or not window.has_unit:
         return None
     likely = misread_unit(*times, unit)
@@ -152,13 +160,27 @@ def unit_doubt(window: Window, unit: str, times: tuple[float, float] | None) -> 
     )
 
 
-def warn_unit(window: Window, unit: str, times: tuple[float, float] | None) -> None:
-    """Warn if numeric times look as if they were in another unit than the one they are read in.
+def _bare_number_doubt(window: Window, unit: str) -> str | None:
+    """Return a doubt about a bare number as the window of timestamps, if it is shorter than a second."""
+    if not isinstance(window, Within):
+        return None
+    bare = {span for span in (window.before, window.after) if not isinstance(span, str | datetime.timedelta)}
+    short = sorted(span for span in bare if 0 < span < duration("1 s", unit))
+    if not short:
+        return None
+    return (
+        f"The time columns are timestamps, so within={short[0]:g} is {short[0]:g} {unit_word(unit)}. "
+        f"Give a duration, such as '{short[0]:g} minutes' or '{short[0]:g} {unit_word(unit)}'."
+    )
+
+
+def warn_unit(window: Window, unit: str, times: tuple[float, float] | None, stamped: bool = False) -> None:
+    """Warn if the times or the window look as if they were in another unit than the one they are read in.
 
     >>> from penstock.window import warn_unit, window_of
     >>> warn_unit(window_of("10 minutes"), "s", (1_700_000_000, 1_700_000_600))
     """
-    doubt = unit_doubt(window, unit, times)
+    doubt = unit_doubt(window, unit, times, stamped)
     if doubt is not None:
         warn_user(doubt, UnitWarning)
 

@@ -152,7 +152,9 @@ def test_unreadable_times_and_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("key,ts\n1,noon\n")
     (tmp_path / "b.csv").write_text("")
     common = ("--on", "key", "--time", "ts", "--within", "1 s", "--no-plot")
-    assert "'noon' in row 0" in run("plan", tmp_path / "a.csv", tmp_path / "a.csv", *common).stderr
+    said = run("plan", tmp_path / "a.csv", tmp_path / "a.csv", *common).stderr
+    for part in ("'ts' of the left stream has 'noon' in row 0", "'ts' of the right stream", "cast both"):
+        assert part in said
     assert "cannot be read" in run("plan", tmp_path / "a.csv", tmp_path / "b.csv", *common).stderr
 
 
@@ -249,3 +251,46 @@ def test_a_plan_shows_the_peak_need_beside_the_average(tmp_path: Path) -> None:
     assert ["%", "of", "need", "50", "100"] in words
     assert ["%", "of", "peak", "9", "17"] in words
     assert "Note: 100 % of the need is not enough for all results" in said
+
+
+@pytest.mark.interpreted
+def test_a_plan_starts_with_what_is_fast(files) -> None:
+    words = (
+        "plan",
+        *files,
+        "--on",
+        "key=id",
+        "--time",
+        "ts=at",
+        "--within",
+        120,
+        "--budgets",
+        "6",
+        "--no-plot",
+    )
+    few = run(*words, "--json", "-")
+    assert [row["policy"] for row in json.loads(few.stdout)] == ["fifo", "lru", "prob", "gdj"]
+    assert "--policies all" in few.stderr
+    assert "all" in run("plan", "--help").stdout
+
+
+def test_all_policies_on_request(files) -> None:
+    words = (
+        "plan",
+        *files,
+        "--on",
+        "key=id",
+        "--time",
+        "ts=at",
+        "--within",
+        120,
+        "--budgets",
+        "6",
+        "--no-plot",
+    )
+    every = run(*words, "--policies", "all,gdj:initial=0.3", "--json", "-")
+    assert every.exit_code == 0, every.output
+    found = [row["policy"] for row in json.loads(every.stdout)]
+    assert {"fifo", "auto", "learned", "clock-exp", "gdj", "gdj:initial=0.3"} <= set(found)
+    assert "Left out: heeb" in every.stderr
+    assert "--policies all" not in every.stderr

@@ -103,7 +103,8 @@ def test_events_come_as_they_happen_and_go_on_where_they_stopped() -> None:
                 event[name] = value
             return event
 
-        assert next_event()["event"] == "name"
+        named = next_event()
+        assert (named["event"], json.loads(named["data"])) == ("name", {"name": "clicks", "query": 0})
         assert json.loads(next_event()["data"])["batch"] == 0
         board.post(batch(1))
         event = next_event()
@@ -236,9 +237,84 @@ def test_a_browser_shows_what_recall_is_not(tmp_path: Path) -> None:
         board.post(batch(0, unestimated=3, **bound))
         browser.until("document.getElementById('recall').textContent === 'at most 69.0 %'")
         text = browser.text()
-        for part in ("at most 70.0 %", "so far, at most 69.0 %", "last batches at most 70.0 %"):
+        for part in (
+            "at most 70.0 %",
+            "so far, at most 69.0 %",
+            "last batches at most 70.0 %",
+            "3 rows came too late to estimate what they missed. Recall is at most 69.0 %; it may be lower.",
+        ):
             assert part in text
+        browser.screenshot(ARTIFACTS / "dashboard-at-most.png")
         unknown = {"recall": None, "overall_recall": None, "unestimated": 900}
         board.post(batch(1, advice="Write files in order of time.", **unknown))
         browser.until("document.getElementById('recall').textContent === 'unknown'")
         assert "Write files in order of time." in browser.text()
+        assert "Recall is unknown." in browser.text()
+
+
+def test_several_queries_share_a_page() -> None:
+    boards = [Board("clicks"), Board("orders")]
+    boards[0].post(batch(0))
+    boards[1].post(batch(7))
+    with Dashboard(boards[0]) as served:
+        place = served.url.removeprefix("http://").rstrip("/")
+        served.add(boards[1])
+
+        def told(count: int, **headers: str) -> list[tuple[str, int, int]]:
+            connection = http.client.HTTPConnection(place, timeout=10)
+            connection.request("GET", "/events", headers=headers)
+            answer, found, identity = connection.getresponse(), [], ""
+            while len(found) < count:
+                name, _, value = answer.readline().decode().rstrip("\n").partition(": ")
+                identity = value if name == "id" else identity
+                if name == "data" and "batch" in (data := json.loads(value)):
+                    found.append((identity, data["query"], data["batch"]))
+            answer.close()
+            connection.close()
+            return found
+
+        assert told(2) == [("1-0", 0, 0), ("1-1", 1, 7)]
+        boards[1].post(batch(8))
+        assert told(1, **{"Last-Event-ID": "1-1"}) == [("1-2", 1, 8)]
+        assert [each["batch"] for each in json.loads(got(served.url + "batches.json?query=1")[2])] == [7, 8]
+        for wrong in ("2", "-1", "x"):
+            assert got(served.url + f"batches.json?query={wrong}")[0] == 404
+
+
+START = 1_767_225_600  # the first second of 2026
+
+
+def test_a_browser_shows_several_queries_over_time(tmp_path: Path) -> None:
+    boards = [Board("clicks"), Board("orders")]
+    for number in range(5):  # the last batch comes after a long pause
+        began = START + (number if number < 4 else 3_600)
+        boards[0].post(batch(number, began=began, late=3 if number < 4 else 60, behind_watermark=1))
+        boards[1].post(batch(number, results=7))
+    ends = "[...document.querySelectorAll('#c-rates text')].slice(3).map(t => t.textContent)"
+    with Browser(tmp_path / "profile") as browser, Dashboard(boards) as served:
+        browser.open(served.url)
+        browser.until("queries.length === 2 && queries.every(q => q.batches.length === 5)")
+        browser.until("document.getElementById('late').textContent === '61'")
+        assert "77 in all, 0.8 % of the rows" in browser.text()
+        assert browser.look("document.getElementById('late-many').className") == "many"
+        # The axis has an hour: its first, last and middle time, in whatever zone.
+        assert browser.look(f"{ends}.map(t => t.slice(-5))") == ["00:02", "00:02", "30:02"]
+        points = browser.look("document.querySelector('#c-rates polyline').getAttribute('points').split(' ')")
+        across = [float(point.split(",")[0]) for point in points]
+        assert across[3] - across[0] < 2 < 100 < across[4] - across[3]
+        assert browser.look("document.getElementById('bound').hidden")
+        assert "how much recall varies" in browser.text()
+
+        browser.press("ArrowRight")
+        browser.until("document.getElementById('name').textContent === 'orders'")
+        assert browser.look("document.getElementById('results').textContent") == "3.5"
+        assert browser.look(f"{ends}[0]") == "batch 0"  # no times were recorded
+        assert browser.look("document.querySelector('[role=tab][aria-selected=true]').textContent") == (
+            "orders · recall 88.0 %"
+        )
+        boards[0].post(batch(5, results=1_000))  # goes on beside it
+        browser.until("queries[0].batches.length === 6")
+        assert browser.look("document.getElementById('results').textContent") == "3.5"
+        browser.look("document.querySelector('[role=tab]').click()")
+        browser.until("document.getElementById('results').textContent === '500'")
+        browser.screenshot(ARTIFACTS / "dashboard-queries.png")

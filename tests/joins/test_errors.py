@@ -18,7 +18,15 @@ from tests.joins.refusals import GOOD, TABLE, refuse, refuse_run
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize(
-    ("given", "meant"), [("gjd", "gdj"), ("fif", "fifo"), ("clok", "clock"), ("clock-ex", "clock-exp")]
+    ("given", "meant"),
+    [
+        ("gjd", "gdj"),
+        ("fif", "fifo"),
+        ("clok", "clock"),
+        ("clock-ex", "clock-exp"),
+        ("LRU", "lru"),
+        ("Clock-Exp", "clock-exp"),
+    ],
 )
 def test_unknown_policy(given: str, meant: str) -> None:
     refuse(UnknownPolicyError, repr(given), f"did you mean {meant!r}?", "Allowed: fifo", policy=given)
@@ -180,7 +188,8 @@ def test_durations_that_are_none(given: str) -> None:
 
 
 def test_a_unit_that_is_nearly_one() -> None:
-    refuse(WindowError, "'mims'", "Allowed: ns", within="10 mims")
+    refuse(WindowError, "'mims'", "Allowed: ns", "min (minutes)", "d (days)", within="10 mims")
+    refuse(WindowError, "did you mean 'minutes'?", within="10 mints")
     with pytest.raises(WindowError, match="unit of time"):
         ps.WindowJoin(**GOOD).run(TABLE, TABLE, on="key", time="ts", unit="fortnights")
 

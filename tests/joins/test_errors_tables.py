@@ -206,3 +206,15 @@ def test_sizes_that_are_none(size: int) -> None:
     assert size > 0
     assert state.totals()["oversize"] == 1
     state.check()
+
+
+TEXTS = {"key": [1, 2], "ts": ["2024-05-01T12:00:00", "2024-05-01T12:00:01"]}
+
+
+def test_times_that_are_texts_are_refused_together() -> None:
+    both = "'ts' of the left stream and 'ts' of the right stream"
+    refuse_run(ColumnError, both, "'2024-05-01T12:00:00'", "cast both", left=TEXTS, right=TEXTS)
+    refuse_run(ColumnError, "'ts' of the right stream is text", "cast it", right=TEXTS)
+    three = dict.fromkeys(("a", "b", "c"), TEXTS)
+    with pytest.raises(ColumnError, match="cast all of them"):
+        ps.join_many(three, on="key", time="ts", within="1 s", budget=ps.Tuples(9), policy="fifo")

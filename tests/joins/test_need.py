@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import penstock as ps
@@ -267,3 +268,27 @@ def test_a_plan_says_why_age_is_far_below_others() -> None:
     divided = next(row.recall for row in halves.rows if row.policy == "fifo")
     assert f"fifo reaches {100 * divided:.1f} %" in note
     assert not [note for note in halves.notes if note.startswith("age")]
+
+
+STAMPED = {"key": [1, 2, 3] * 20, "ts": pd.to_datetime([NOW + n for n in range(60)], unit="s")}
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("within", [10, (0, 10), 86_400])
+def test_a_bare_number_on_timestamps_is_told(within: Any) -> None:
+    given = max(within) if isinstance(within, tuple) else within
+    join = ps.WindowJoin(within=within, budget=ps.Tuples(8), policy="fifo")
+    (warning,) = said(lambda: join.run(STAMPED, STAMPED, on="key", time="ts"))
+    for part in (f"within={given:g} is {given:g} ", "seconds. Give a duration", f"'{given:g} minutes'"):
+        assert part in str(warning.message)
+    plan: list[Any] = []
+    common = {"on": "key", "time": "ts", "within": within, "budgets": ["8 tuples"], "policies": ["fifo"]}
+    assert len(said(lambda: plan.append(ps.plan(STAMPED, STAMPED, **common)))) == 1
+    assert plan[0].warnings == (str(warning.message),)
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("within", ["10 s", ("0 s", "10 ns"), 0, 5 * 10**9, ps.Rows(10)])
+def test_other_windows_on_timestamps_are_not(within: Any) -> None:
+    join = ps.WindowJoin(within=within, budget=ps.Tuples(8), policy="fifo")
+    assert said(lambda: join.run(STAMPED, STAMPED, on="key", time="ts")) == []

@@ -134,7 +134,7 @@ def simulate(
     *,
     within: Any,
     budget: Any,
-    policy: str,
+    policy: str | Policy,
     options: dict[str, Any] | None = None,
     allocation: str | None = None,
     step: str = "arrival",
@@ -151,7 +151,7 @@ def simulate(
         allocation = "proportional" if policy == "age" else "unified"
     if policy == "age" and allocation == "unified":
         raise ValueError("age has no unified pool")
-    rules = POLICIES[policy](**(options or {}))
+    rules = policy if isinstance(policy, Policy) else POLICIES[policy](**(options or {}))
     arrivals = arrivals_of(left, right)
     now = Now(window_of(within))
     buffers = Buffers(pools_of(budget, allocation, arrivals), rules, now)

@@ -84,6 +84,7 @@ def names() -> list[str]:
     """All operators that `operators` knows."""
     return [
         *(f"join {name}" for name in join_names()),
+        *(f"asof {name}" for name in ("fifo", "lru", "prob", "rand", "auto")),
         *(f"many {name}" for name in many_names()),
         *(f"cache {name}" for name in cache_names() if name != "lfd"),
         *(f"query {name}" for name in ("fifo", "lru", "gdj", "prob", "life", "clock-exp", "rand", "auto")),
@@ -95,7 +96,14 @@ def names() -> list[str]:
 def operators(name: str) -> list[Operator]:
     """The operator of a name, with each window, step and budget that it can have."""
     kind, _, policy = name.partition(" ")
-    made = {"join": joins, "many": many, "cache": caches, "query": queries, "lookup": lookups}
+    made = {
+        "join": joins,
+        "asof": asof_joins,
+        "many": many,
+        "cache": caches,
+        "query": queries,
+        "lookup": lookups,
+    }
     return list(patterns(policy) if kind == "pattern" else made[kind](policy))
 
 
@@ -130,6 +138,20 @@ def _feed_join(sized: bool) -> Callable[..., Any]:
         return state.process(stream, key, time, np.arange(BATCH), size, collect=collect, log=collect)
 
     return feed
+
+
+def asof_joins(name: str) -> Iterator[Operator]:
+    """In order and out of step, in both directions, and in bytes."""
+    variants: list[tuple[dict[str, Any], int | None]] = [
+        ({}, None),
+        ({"direction": "nearest", "allow_exact_matches": False}, 5),
+        ({"budget": ps.Bytes(120_000), "direction": "forward"}, 5),
+    ]
+    for options, lateness in variants:
+        given = {"tolerance": 30, "budget": ps.Tuples(12), "policy": name, "seed": 1} | options
+        join = ps.AsofJoin(**given)
+        sized = isinstance(join.budget, ps.Bytes)
+        yield Operator(lambda j=join, late=lateness: j.start(lateness=late), _feed_join(sized))
 
 
 def many(name: str) -> Iterator[Operator]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +25,61 @@ def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_demo_ends_with_the_exact_join(tmp_path: Path) -> None:
-    result = run("demo", "--quick", cwd=tmp_path)
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of processes that were given this folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found += [words] if str(folder) in words else []
+    return found
+
+
+def test_demo_ends_with_the_exact_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    result = run("demo", "--quick", "--json", "demo.json", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "the same as the exact join" in " ".join(result.stdout.split())
+    assert "are the exact join" in " ".join(result.stdout.split())
     assert (tmp_path / "demo.png").stat().st_size > 10_000
+    assert list(scratch.glob("penstock-demo-*")) == []
+    figures = json.loads((tmp_path / "demo.json").read_text())
+    assert figures["answer"]["same"]
+    assert 0 < figures["recall"] < 1  # it did not keep all rows
+    assert abs(figures["estimated_recall"] - figures["recall"]) < 0.1
+    assert figures["penstock"]["late"] > 0
+    assert {figures[side]["fate"] for side in ("spark", "penstock")} == {"done"}
+    assert figures["spark"]["results"] <= figures["answer"]["exact"]  # it drops late rows
+    for side in ("spark", "penstock"):
+        assert 100 * 2**20 < figures[side]["peak_bytes"] < figures["scenario"]["limit"]
+        assert any(sample["java"] > 0 for sample in figures[side]["memory"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "demo", "--quick"], cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), start_new_session=True,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while not any("java" in words for words in processes_of(tmp_path)):
+            assert time.monotonic() < until, "Spark did not start"
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        until = time.monotonic() + 10
+        while processes_of(tmp_path) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert processes_of(tmp_path) == []
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_join_and_reconcile_files(tmp_path: Path) -> None:

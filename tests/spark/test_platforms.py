@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "penstock"
 
 # Where classic sessions are reached into: what starts Spark itself, and the bytes of collated strings, which
 # no public function gives (a session without them is told to cast).
-CLASSIC = {"cli/demo.py", "cli/doctor.py", "cli/session.py", "spark/runtime/keys.py"}
+CLASSIC = {"cli/demo/side.py", "cli/doctor.py", "cli/session.py", "spark/runtime/keys.py"}
 
 
 @pytest.fixture

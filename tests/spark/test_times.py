@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 import penstock as ps
+from penstock.errors import ColumnError, UnitWarning
 from penstock.spark import bounded_join, bounded_join_many, match_pattern, stream_query
 from penstock.spark.runtime.join_bucket import JoinBucket
 from penstock.spark.runtime.packer import (
@@ -164,3 +166,25 @@ def test_one_far_time_does_not_end_a_job(spark: Any, tmp_path: Path, streaming: 
     wind = spark.createDataFrame(triples, "s string, p string, o int, start bigint")
     found = stream_query(QUERY, {"w": wind}, budget="100 tuples", policy="gdj").collect()
     assert len(found) == 4  # two triples, each also with itself
+
+
+def test_times_of_a_kind_that_spark_cannot_join_say_what_to_cast(spark: Any) -> None:
+    texts = spark.createDataFrame([("a", "2026-01-01")], "k string, ts string")
+    numbers = spark.createDataFrame([("a", 1)], "k string, ts long")
+    dates = texts.withColumn("ts", texts["ts"].cast("date"))
+    for left, right, said in (
+        (texts, texts, "Cast both, for example with to_timestamp"),
+        (texts, numbers, "Cast 'ts' of the left stream"),
+        (numbers, texts, "Cast 'ts' of the right stream"),
+        (numbers, dates, "Cast one of them to the type of the other"),
+    ):
+        with pytest.raises(ColumnError, match=said):
+            bounded_join(left, right, on="k", time="ts", within="1 minute", budget="1 MiB")
+
+
+def test_a_bare_number_on_timestamps_is_told(spark: Any) -> None:
+    stamps = spark.createDataFrame([("a", 1)], "k string, ts long").withColumn(
+        "ts", F.timestamp_seconds("ts")
+    )
+    with pytest.warns(UnitWarning, match="within=10 is 10 microseconds"):
+        bounded_join(stamps, stamps, on="k", time="ts", within=10, budget="1 MiB", policy="fifo")

@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.asof import asof
 from penstock.cli.dashboard import dashboard
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
+from penstock.cli.init import init
 from penstock.cli.join import join, reconcile
 from penstock.cli.lookup import enrich, plan_lookup
 from penstock.cli.match import match
@@ -40,6 +42,10 @@ for command, example in (
         plan,
         "penstock plan buys.csv sells.csv --on symbol,price --time ts --within '10 minutes' --target 0.95",
     ),
+    (
+        init,
+        "penstock init job.py --left shown/ --right clicked/ --on ad --time ts --within '10 minutes'",
+    ),
     (policies, "penstock policies --json policies.json"),
     (match, "penstock match query.neel events.parquet --type kind --time ts --out matches.parquet"),
     (
@@ -55,6 +61,11 @@ for command, example in (
         reconcile,
         "penstock reconcile shown/ clicked/ --on ad --time ts --within '10 minutes' --results hits "
         "--archive lost --out missed",
+    ),
+    (
+        asof,
+        "penstock asof trades.parquet quotes/ --on symbol --time ts --tolerance '1 minute' --budget '64 MiB' "
+        "--out priced",
     ),
     (plan_lookup, "penstock plan-lookup requests.parquet --key item --target 0.8"),
     (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,28 +69,38 @@ def read_text(path: Path, what: str) -> str:
         raise PenstockError(f"'{path}' is not a text file with {what}: {error}.") from error
 
 
-def parse_times(table: pd.DataFrame, name: str, side: str) -> bool:
-    """Parse a text column of times into timestamps (UTC if no zone is given); return whether it was text.
+def parse_times(
+    tables: Sequence[pd.DataFrame], names: Sequence[str], sides: Sequence[str] = ("left", "right")
+) -> bool:
+    """Parse text columns of times into timestamps (UTC if no zone is given); return whether any was text.
 
     >>> import pandas as pd
     >>> from penstock.cli.files import parse_times
     >>> table = pd.DataFrame({"ts": ["2024-05-01T12:00:00", "2024-05-01T12:00:01.5"]})
-    >>> parse_times(table, "ts", "left"), str(table["ts"].dtype)
+    >>> parse_times([table, table.copy()], ["ts", "ts"]), str(table["ts"].dtype)
     (True, 'datetime64[ns, UTC]')
     """
     import pandas as pd
 
-    if name not in table.columns:
-        raise ColumnError(f"The {side} stream has no column {name!r}{hint(name, table.columns)}")
-    if not pd.api.types.is_string_dtype(table[name]) or len(table) == 0:
-        return False
-    stamps: Any = pd.to_datetime(table[name], format="ISO8601", utc=True, errors="coerce")
-    wrong = stamps.isna() & table[name].notna()
-    if wrong.any():
-        row = int(wrong.to_numpy().argmax())
+    texts, wrong = [], []
+    for table, name, side in zip(tables, names, sides, strict=True):
+        if name not in table.columns:
+            raise ColumnError(f"The {side} stream has no column {name!r}{hint(name, table.columns)}")
+        if not pd.api.types.is_string_dtype(table[name]) or len(table) == 0:
+            continue
+        stamps: Any = pd.to_datetime(table[name], format="ISO8601", utc=True, errors="coerce")
+        texts.append((table, name, stamps))
+        bad = stamps.isna() & table[name].notna()
+        if bad.any():
+            row = int(bad.to_numpy().argmax())
+            wrong.append(f"{name!r} of the {side} stream has {table[name].iloc[row]!r} in row {row}")
+    if wrong:
+        which = "The time column " if len(wrong) == 1 else "The time columns "
+        what = "" if len(wrong) == 1 else "cast both: "
         raise ColumnError(
-            f"The time column {name!r} of the {side} stream has {table[name].iloc[row]!r} in row {row}; "
-            "allowed are numbers and ISO timestamps such as 2024-05-01T12:00:00."
+            f"{which}{' and '.join(wrong)}; {what}allowed are numbers and ISO timestamps such as "
+            "2024-05-01T12:00:00."
         )
-    table[name] = stamps
-    return True
+    for table, name, stamps in texts:
+        table[name] = stamps
+    return bool(texts)

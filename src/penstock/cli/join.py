@@ -82,19 +82,21 @@ def join(
         watch: Any = "penstock" if stream else Observation("penstock")
         frames = [read(session, path, streaming=stream) for path in (left, right)]
         with warnings_in_one_line(UnitWarning):
-            _check_unit(read(session, left), what["time"][0], window_of(what["within"]), unit)
-        joined = bounded_join(
-            *frames,
-            **what,
-            budget=room,
-            policy=policy,
-            lateness=lateness,
-            how=how,
-            matches=matches,
-            emit="all" if archive else "results",
-            name=watch,
+            check_unit(read(session, left), what["time"][0], window_of(what["within"]), unit)
+            joined = bounded_join(
+                *frames,
+                **what,
+                budget=room,
+                policy=policy,
+                lateness=lateness,
+                how=how,
+                matches=matches,
+                emit="all" if archive else "results",
+                name=watch,
+            )
+        figures = (
+            run_stream(session, joined, out, archive) if stream else run_batch(joined, out, archive, watch)
         )
-        figures = _stream(session, joined, out, archive) if stream else _batch(joined, out, archive, watch)
         recall = recall_of(JoinFigures.from_flat(figures))
     estimate = {"recall": recall.value, "recall_at_most": recall.at_most}
     sink.write({name: figures[name] for name in figures if name != "buckets"} | estimate)
@@ -110,7 +112,7 @@ def join(
     )
 
 
-def _check_unit(frame: Any, name: str, window: Any, unit: str) -> None:
+def check_unit(frame: Any, name: str, window: Any, unit: str) -> None:
     """Warn if the times of a file are numbers that seem to be in another unit; looks at one row."""
     from pyspark.sql import functions, types
 
@@ -132,7 +134,7 @@ def _share(recall: RecallEstimate) -> str:
     return str(recall) if recall.at_most else f"about {recall}"
 
 
-def _batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str, Any]:
+def run_batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str, Any]:
     """Write the join of two tables; return the metrics that Spark observed meanwhile."""
     from pyspark.sql import functions
 
@@ -149,7 +151,7 @@ def _batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[str
     return dict(watch.get["join"].asDict(recursive=True))
 
 
-def _stream(session: Any, joined: Any, out: Path, archive: Path | None) -> dict[str, Any]:
+def run_stream(session: Any, joined: Any, out: Path, archive: Path | None) -> dict[str, Any]:
     """Run the join of two streams until all available files are read."""
     from penstock.spark import PipelineMonitor, write_split
 

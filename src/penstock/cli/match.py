@@ -52,7 +52,7 @@ def match(
         return
     with working("matching"):
         table = read_table(events)
-        parse_times(table, time, "event")
+        parse_times([table], [time], ["event"])
         run = pattern.run(table, type=type_, time=time, unit=unit, strategy=strategy, limit=limit)
     if out is not None:
         save_rows(run.matches, out)

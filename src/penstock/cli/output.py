@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ Json = Annotated[
     Path | None,
     typer.Option("--json", help="Write the output as JSON to this file; - is stdout.", show_default=False),
 ]
-POINTED = re.compile(r"\n[^\n]*\n *\^ *(?=\n|$)")  # a line of a query, and a caret under it
 SHOWN = 20  # rows of a table on the screen
 
 
@@ -81,6 +79,8 @@ class JsonOut:
 def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
     """Decorate a command to print `error: ...` on stderr and exit with 2 for bad input, 1 for other errors.
 
+    It is one line, unless it shows a line of a pattern or query with a caret under it.
+
     >>> from penstock.cli.output import errors_in_one_line
     >>> @errors_in_one_line
     ... def fine() -> None:
@@ -102,13 +102,32 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             message, code = f"{type(error).__name__}: {error}", 1
         else:
             return
-        message = POINTED.sub(
-            "\n", message
-        )  # a caret is useless in one line; line and column are in the text
-        typer.echo("error: " + " ".join(message.split()), err=True)
+        typer.echo("error: " + in_lines(message), err=True)
         raise typer.Exit(code)
 
     return guarded
+
+
+def in_lines(message: str) -> str:
+    """Return a message in one line; a line of text with a caret under it stays as it is.
+
+    >>> from penstock.cli.output import in_lines
+    >>> print(in_lines("Two\nlines."))
+    Two lines.
+    >>> print(in_lines("line 1, column 5: found B\\n  SEQ(B\\n      ^\\nWrite a comma,\\nthen B."))
+    line 1, column 5: found B
+      SEQ(B
+          ^
+    Write a comma, then B.
+    """
+    lines, found = message.split("\n"), [""]
+    for number, line in enumerate(lines):
+        under = lines[number + 1] if number + 1 < len(lines) else ""
+        if line.strip() == "^" or under.strip() == "^":
+            found += [line.rstrip(), ""] if line.strip() == "^" else [line.rstrip()]
+        else:
+            found[-1] = f"{found[-1]} {line.strip()}".strip()
+    return "\n".join(line for line in found if line)
 
 
 @contextmanager

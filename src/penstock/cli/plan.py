@@ -50,7 +50,11 @@ def plan(
         typer.Option(help="20%, 2000 (tuples), '64 MiB', ...; default: shares from 5% to 100% of the need."),
     ] = None,
     policies: Annotated[
-        list[str] | None, typer.Option(help="Policies, optionally with options; default: all that can run.")
+        list[str] | None,
+        typer.Option(
+            help="Policies, optionally with options, or 'all' that can run; default: a few that run fast.",
+            show_default=False,
+        ),
     ] = None,
     target: Annotated[float | None, typer.Option(help="Recall to reach, such as 0.95.")] = None,
     allocation: Annotated[
@@ -77,20 +81,19 @@ def plan(
     with progress_bar() as report, warnings.catch_warnings():
         import penstock as ps
         from penstock.errors import ShortSampleWarning, UnitWarning
+        from penstock.policies.registry import starters
 
         sides = (read_table(left), read_table(right))
-        texts = [
-            parse_times(table, *each) for table, *each in zip(sides, names, ("left", "right"), strict=True)
-        ]
+        texts = parse_times(sides, names)
         for kind in (ShortSampleWarning, UnitWarning):  # printed below as notes of the plan
             warnings.simplefilter("ignore", kind)
         found = ps.plan(
             *sides,
             on=[pair_of_names(name) for name in parts_of(on)],
             time=names,
-            within=window_of_text(within, unit if any(texts) else None),
+            within=window_of_text(within, unit if texts else None),
             budgets=None if budgets is None else [budget_of_text(text) for text in parts_of(budgets)],
-            policies=None if policies is None else policies_of(policies),
+            policies=starters() if policies is None else policies_of(policies),
             target=target,
             allocation=allocation,
             step=step,
@@ -104,6 +107,8 @@ def plan(
     if drawing is not None:
         found.plot(drawing)
     _show(found, len(sides[0]), len(sides[1]), sink.screen)
+    if policies is None:
+        sink.screen.print("These policies run fast. To compare all of them: [bold]--policies all[/]")
     written = [str(path) for path in (drawing, sink.file) if path]
     if written:
         from rich.markup import escape

@@ -20,7 +20,9 @@ def warm(
     ] = None,
     operators: Annotated[
         list[str] | None,
-        typer.Option("--operators", help="Any of join, many, cache, match and query.", show_default="all"),
+        typer.Option(
+            "--operators", help="Any of join, asof, many, cache, match and query.", show_default="all"
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Pack the kernels into this tar file.", show_default=False)

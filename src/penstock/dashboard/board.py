@@ -1,12 +1,15 @@
-"""The data of the live page: the metrics of the last batches, and a way to wait for more."""
+"""The data of the live page: the metrics of the last batches of each query, and a way to wait for more."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 REMEMBERED = 1_000  # batches
+EVERY = 0.2  # seconds between two looks at several boards
 
 
 class Board:
@@ -51,3 +54,28 @@ class Board:
     def closed(self) -> bool:
         """Whether no more batches will come."""
         return self._closed
+
+
+def news(
+    boards: Sequence[Board], seen: Sequence[int], patience: float
+) -> list[tuple[int, int, dict[str, Any]]]:
+    """Return the batches of several boards after those seen, as (board, number, metrics); wait for one.
+
+    >>> from penstock.dashboard.board import Board, news
+    >>> boards = Board("clicks"), Board("views")
+    >>> boards[1].post({"results": 3})
+    >>> news(boards, (0, 0), patience=0)
+    [(1, 1, {'results': 3})]
+    """
+    if len(boards) == 1:
+        return [(0, number, figures) for number, figures in boards[0].since(seen[0], patience)]
+    until = time.monotonic() + patience
+    while True:
+        found = [
+            (place, number, figures)
+            for place, (board, after) in enumerate(zip(boards, seen, strict=True))
+            for number, figures in board.since(after, 0)
+        ]
+        if found or all(board.closed for board in boards) or time.monotonic() >= until:
+            return found
+        time.sleep(EVERY)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
-from penstock.dashboard.board import Board
+from penstock.dashboard.board import Board, news
 from penstock.dashboard.recording import as_json
 from penstock.errors import PenstockError
 
@@ -27,12 +28,12 @@ POLICY = (
 
 
 class Dashboard:
-    """Serves a board while the block runs.
+    """Serves boards while the block runs.
 
     Parameters
     ----------
-    board
-        The board to show.
+    boards
+        The board to show, or several, one per query: the page shows one of them at a time. See also `add`.
     port
         Port to listen on; 0 picks a free one, see `url`.
     address
@@ -48,8 +49,8 @@ class Dashboard:
     True
     """
 
-    def __init__(self, board: Board, port: int = 0, address: str = "127.0.0.1") -> None:
-        self.board = board
+    def __init__(self, boards: Board | Sequence[Board], port: int = 0, address: str = "127.0.0.1") -> None:
+        self.boards = [boards] if isinstance(boards, Board) else list(boards)
         try:
             self._server = _Server((address, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -57,16 +58,28 @@ class Dashboard:
             raise PenstockError(
                 f"Cannot listen on {address}:{port} ({reason}); give another port, or 0 for a free one."
             ) from error
-        self._server.board = board
+        self._server.boards = self.boards
         self._server.guarded = _is_loopback(address)
         host = f"[{address}]" if ":" in address else address
         self.url = f"http://{host}:{self._server.server_port}/"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
+    def add(self, board: Board) -> None:
+        """Show a further query on the page.
+
+        >>> from penstock.dashboard import Board, Dashboard
+        >>> with Dashboard(Board("clicks")) as served:
+        ...     served.add(Board("views"))
+        ...     [board.name for board in served.boards]
+        ['clicks', 'views']
+        """
+        self.boards.append(board)
+
     def close(self) -> None:
         """Stop serving."""
-        self.board.close()
+        for board in self.boards:
+            board.close()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -80,7 +93,7 @@ class Dashboard:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    board: Board
+    boards: list[Board]
     guarded: bool
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -109,7 +122,11 @@ class _Handler(BaseHTTPRequestHandler):
             page = files(__package__).joinpath("page.html").read_bytes()
             self._say(HTTPStatus.OK, "text/html; charset=utf-8", page, body)
         elif path == "/batches.json":
-            rows = ", ".join(as_json(figures) for _, figures in self.server.board.since(0, 0))
+            number = parse_qs(urlsplit(self.path).query).get("query", ["0"])[0]
+            if not (number.isdecimal() and int(number) < len(self.server.boards)):
+                self._say(HTTPStatus.NOT_FOUND, "text/plain", b"There is no such query.\n", body)
+                return
+            rows = ", ".join(as_json(figures) for _, figures in self.server.boards[int(number)].since(0, 0))
             self._say(HTTPStatus.OK, "application/json", f"[{rows}]\n".encode(), body)
         elif path == "/events" and body:
             self._tell()
@@ -146,18 +163,25 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
 
     def _events(self) -> Iterator[bytes]:
-        board = self.server.board
-        seen = self.headers.get("Last-Event-ID", "")
-        number = int(seen) if seen.isdecimal() else 0
-        yield f"event: name\ndata: {as_json({'name': board.name})}\n\n".encode()
+        words = self.headers.get("Last-Event-ID", "").split("-")
+        seen = [int(word) if word.isdecimal() else 0 for word in words]
+        named = 0
         while True:
-            closed = board.closed
-            batches = board.since(number, HEARTBEAT)
-            for number, figures in batches:
-                yield f"id: {number}\ndata: {as_json(figures)}\n\n".encode()
+            boards = self.server.boards[:]
+            seen += [0] * (len(boards) - len(seen))
+            for place in range(named, len(boards)):
+                told = {"name": boards[place].name, "query": place}
+                yield f"event: name\ndata: {as_json(told)}\n\n".encode()
+            named = len(boards)
+            closed = all(board.closed for board in boards)
+            found = news(boards, seen[:named], HEARTBEAT)
+            for place, number, figures in found:
+                seen[place] = number
+                told = figures | {"query": place}
+                yield f"id: {'-'.join(map(str, seen))}\ndata: {as_json(told)}\n\n".encode()
             if closed:
                 return
-            if not batches:
+            if not found:
                 yield b": nothing new\n\n"
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -187,6 +187,18 @@ def front(policy, queue, store, pool):
 
 
 @jit
+def lowest_bound(queue, pool):
+    """A lower bound of the scores of a pool, without a look at its tuples; infinite if the queue is empty."""
+    ends = queue.ends[pool]
+    lowest = np.inf
+    if ends[RUN_LENGTH] > 0:
+        lowest = queue.run_score[pool, ends[HEAD_AT]]
+    if ends[HEAP_LENGTH] > 0:
+        lowest = min(lowest, queue.heap[pool, 0])
+    return lowest
+
+
+@jit
 def _drop_run_front(ends, size):
     ends[HEAD_AT] += 1
     if ends[HEAD_AT] == size:

@@ -239,29 +239,30 @@ def keep(policy, store, index, expiry, scheme, columns, scratch, out, row, kept)
     for cache in range(caches):
         if kept and columns.mask[row] & scheme.cache_roles[cache] != 0:
             scratch.now[:] = row
-            stream = store.pool_of.shape[0] - 1 if still else cache
-            life = np.inf if still else leaf_life(scheme, columns, row, cache)
-            admit(policy, store, index, expiry, scheme, columns, out, scratch.now, cache, stream, row, life)
+            store.entering[0] = np.inf if still else leaf_life(scheme, columns, row, cache)
+            admit(policy, store, index, expiry, scheme, columns, out, scratch.now, cache, row)
     for at in range(scratch.ends[PENDING]):
         step = scratch.made[at]
         if step > 0 and (kept or scratch.via[at].any()):
             cache = caches + step - 1
-            life = partial_life(scheme, columns, scratch.rows[at], step)
-            admit(
-                policy, store, index, expiry, scheme, columns, out, scratch.rows[at], cache, cache, row, life
-            )
+            store.entering[0] = partial_life(scheme, columns, scratch.rows[at], step)
+            admit(policy, store, index, expiry, scheme, columns, out, scratch.rows[at], cache, row)
 
 
 @jit
-def admit(policy, store, index, expiry, scheme, columns, out, rows, cache, stream, row, life):
-    """Let a tuple into a cache, at the expense of another where need be."""
+def admit(policy, store, index, expiry, scheme, columns, out, rows, cache, row):
+    """Let a tuple into a cache, at the expense of another where need be.
+
+    `store.entering` says how long it lives. Triples without a time share the last pool.
+    """
     arrival = store.meta[ARRIVALS]
     store.meta[ARRIVALS] += 1
-    if life < store.clock[stream]:
+    still = cache < scheme.cache_roles.shape[0] and columns.start[row] == -np.inf
+    stream = store.pool_of.shape[0] - 1 if still else cache
+    if store.entering[0] < store.clock[stream]:
         store.meta[EXPIRED] += 1
         return
     pool = store.pool_of[stream]
-    store.entering[0] = life
     first, count = first_key(index, scheme, columns, rows, cache)
     while not fits(store, pool, 0):
         slot = victim(policy, store, index, pool, stream, first, count)
@@ -273,34 +274,38 @@ def admit(policy, store, index, expiry, scheme, columns, out, rows, cache, strea
         store.meta[EVICTED] += 1
         log(store, out, LOG_EVICTED, store.t32[slot, STREAM], store.t64[slot, ROW])
         remove(policy, store, index, scheme, slot)
-    let_in(
-        policy, store, index, expiry, scheme, columns, rows, cache, stream, row, life, arrival, first, count
-    )
+    slot = take_slot(store, index, stream, cache, row, arrival, first, count)
+    let_in(policy, store, index, expiry, scheme, columns, rows, row, slot)
 
 
 @jit
-def let_in(
-    policy, store, index, expiry, scheme, columns, rows, cache, stream, row, life, arrival, first, count
-):
-    """Put a tuple into a cache that has room for it; its slot."""
-    slot = np.int64(take_tuple(store, stream, 0, row, life, 0, arrival))
-    take_key_row(store, slot, first, count)
+def take_slot(store, index, stream, cache, row, arrival, key, count):
+    """Take the memory for a tuple that enters a cache; its slot."""
+    slot = np.int64(take_tuple(store, stream, 0, row, store.entering[0], 0, arrival))
+    take_key_row(store, slot, key, count)
     index.cache[slot] = cache
     index.owed[slot] = 0.0
     if index.uses.shape[0] > 0:
         index.uses[slot, USED] = 0.0
         index.uses[slot, LAST_USE] = -1.0
+    return slot
+
+
+@jit
+def let_in(policy, store, index, expiry, scheme, columns, rows, row, slot):
+    """Have a tuple that has its memory found by others, and scored."""
+    cache = index.cache[slot]
     leaf = cache < scheme.cache_roles.shape[0]
     if not leaf:
         for i in range(rows.shape[0]):
             index.members[slot, i] = rows[i]
     for place in range(scheme.degree[cache]):
         link(index, scheme, columns, rows, slot, place, leaf, row)
-    arrival_ring.append(store, stream, slot)
+    arrival_ring.append(store, store.t32[slot, STREAM], slot)
     enter(policy, store, slot)
+    life = store.time[slot, TIME]
     if life < np.inf:
         file_newcomer(expiry.queue, store, 0, slot, life)
-    return slot
 
 
 @jit

@@ -79,20 +79,14 @@ def find(store, index, scheme, conditions, columns, scratch, out, row):
         span[patterns + step, 0] = ends[PENDING]
         left, right = place_of_side(scheme, step, 0), place_of_side(scheme, step, 1)
         for at in range(span[left, 0], span[left, 1]):
-            key = new_key(scheme, columns, scratch, step, 0, at)
-            if key < 0:
-                continue
-            if not ask(store, index, scheme, conditions, columns, scratch, out, step, 0, at, key):
+            if not ask(store, index, scheme, conditions, columns, scratch, out, step, 0, at):
                 return False
             if scheme.twice[step] and not pair(
-                store, scheme, conditions, columns, scratch, out, step, at, right, key
+                store, scheme, conditions, columns, scratch, out, step, at, right
             ):
                 return False
         for at in range(span[right, 0], span[right, 1]):
-            key = new_key(scheme, columns, scratch, step, 1, at)
-            if key >= 0 and not ask(
-                store, index, scheme, conditions, columns, scratch, out, step, 1, at, key
-            ):
+            if not ask(store, index, scheme, conditions, columns, scratch, out, step, 1, at):
                 return False
         span[patterns + step, 1] = ends[PENDING]
     return True
@@ -106,8 +100,11 @@ def place_of_side(scheme, step, side):
 
 
 @jit
-def ask(store, index, scheme, conditions, columns, scratch, out, step, side, at, key):
+def ask(store, index, scheme, conditions, columns, scratch, out, step, side, at):
     """Note the solutions of a new partial one, on one side of a step, with what is cached on the other."""
+    key = new_key(scheme, columns, scratch, step, side, at)
+    if key < 0:
+        return True
     port, ports = scheme.port_of[step, 1 - side], scheme.port_roles.shape[0]
     entry = find_key(index, key * ports + port)
     note_probe(index, scratch, key * ports + port)
@@ -132,9 +129,11 @@ def ask(store, index, scheme, conditions, columns, scratch, out, step, side, at,
 
 
 @jit
-def pair(store, scheme, conditions, columns, scratch, out, step, at, right, key):
+def pair(store, scheme, conditions, columns, scratch, out, step, at, right):
     """Note the solutions of a new partial one on the left side of a step with the new ones on the right."""
-    now = scratch.now
+    key, now = new_key(scheme, columns, scratch, step, 0, at), scratch.now
+    if key < 0:
+        return True
     for other in range(scratch.span[right, 0], scratch.span[right, 1]):
         if new_key(scheme, columns, scratch, step, 1, other) == key:
             bring(scheme, scheme.side[step, 0], scratch.rows, at, now)

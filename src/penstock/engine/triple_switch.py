@@ -12,7 +12,7 @@ from penstock.compiler.references import borrow
 from penstock.engine.hooks import match_key
 from penstock.engine.many_index import HEEDING
 from penstock.engine.triple_index import LAST_USE, USED, first_key
-from penstock.engine.triple_join import let_in
+from penstock.engine.triple_join import let_in, take_slot
 
 
 class CarriedTriples(NamedTuple):
@@ -50,27 +50,14 @@ def _settle(policy, store, index, expiry, scheme, columns, carried, events):
     slots = np.zeros(n, np.int64)
     for event in events:
         if event < n:
-            cache, row, life = carried.cache[event], carried.row[event], carried.life[event]
+            cache, row = carried.cache[event], carried.row[event]
             for pattern in range(rows.shape[0]):
                 rows[pattern] = row if cache < caches else carried.members[event, pattern]
             first, count = first_key(index, scheme, columns, rows, cache)
-            store.entering[0] = life
-            slot = let_in(
-                policy,
-                store,
-                index,
-                expiry,
-                scheme,
-                columns,
-                rows,
-                cache,
-                carried.stream[event],
-                row,
-                life,
-                carried.arrival[event],
-                first,
-                count,
-            )
+            store.entering[0] = carried.life[event]
+            stream, arrival = carried.stream[event], carried.arrival[event]
+            slot = take_slot(store, index, stream, cache, row, arrival, first, count)
+            let_in(policy, store, index, expiry, scheme, columns, rows, row, slot)
             index.uses[slot] = carried.uses[event]
             index.owed[slot] = carried.uses[event, USED] % 1.0
             slots[event] = slot

@@ -1,6 +1,9 @@
 """Bounded joins: `WindowJoin` for two streams, `join_many` for more, `plan` to choose a budget."""
 
 from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.asof import AsofJoin, asof_join
+from penstock.joins.asof_state import AsofState
+from penstock.joins.asof_stats import AsofRun, AsofStats
 from penstock.joins.many import ManyRun, ManyStats, join_many
 from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
 from penstock.joins.many_stream import ManyStreamState, start_many
@@ -14,6 +17,10 @@ from penstock.joins.window import WindowJoin
 
 __all__ = [
     "Arrivals",
+    "AsofJoin",
+    "AsofRun",
+    "AsofState",
+    "AsofStats",
     "Distortion",
     "JoinRun",
     "JoinState",
@@ -31,6 +38,7 @@ __all__ = [
     "StreamState",
     "WindowJoin",
     "arrivals_of",
+    "asof_join",
     "follow_decisions",
     "join_many",
     "optimal_join",

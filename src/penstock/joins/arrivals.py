@@ -122,22 +122,34 @@ def key_names(on: Any) -> tuple[list[str], list[str]]:
 
 
 def arrivals_of(
-    left: Table, right: Table, on: Any, time: Any, unit: str = "ms", sized: bool = False
+    left: Table,
+    right: Table,
+    on: Any,
+    time: Any,
+    unit: str = "ms",
+    sized: bool = False,
+    *,
+    right_first: bool = False,
+    keyless: bool = False,
 ) -> Arrivals:
-    """Bring two tables into processing order, with coded keys and times on one scale."""
+    """Bring two tables into processing order, with coded keys and times on one scale.
+
+    `right_first` puts right before left rows of the same time. `keyless` allows `on=()`: one key for all.
+    """
     tables = (left, right)
     for table in tables:
         column_names(table)
+    bare = keyless and isinstance(on, tuple | list) and len(on) == 0
     keys = [
         [column(table, name, side) for name in names]
-        for table, names, side in zip(tables, key_names(on), SIDES, strict=True)
+        for table, names, side in zip(tables, ([], []) if bare else key_names(on), SIDES, strict=True)
     ]
     stamps = [
         column(table, name, side)
         for table, name, side in zip(tables, pair_of(time, "time"), SIDES, strict=True)
     ]
     times = times_of(stamps, SIDES, unit)
-    codes, count = codes_of(keys, SIDES)
+    codes, count = _one_key(times.arrays) if bare else codes_of(keys, SIDES)
     rows, kept_times, kept_codes, sizes = [], [], [], []
     for side in (0, 1):
         order = _in_time(times.arrays[side])
@@ -147,7 +159,7 @@ def arrivals_of(
         kept_codes.append(codes[side][order])
         if sized:
             sizes.append(row_bytes(tables[side])[order])
-    place = _merge(*kept_times)
+    place = _merge(*kept_times[::-1])[::-1] if right_first else _merge(*kept_times)
     n = len(place[0]) + len(place[1])
     merged = Arrivals(
         stream=np.empty(n, np.int8),
@@ -172,6 +184,11 @@ def arrivals_of(
     return merged
 
 
+def _one_key(times: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:
+    """Return codes that are equal for all rows, and their number."""
+    return [np.zeros(len(each), np.int64) for each in times], 1
+
+
 def _are_whole(labels: np.ndarray) -> bool:
     """Whether floats are whole numbers small enough to be exact."""
     return bool((np.abs(labels) < 2.0**53).all() and (labels == np.floor(labels)).all())
@@ -185,7 +202,7 @@ def _in_time(times: np.ndarray) -> np.ndarray:
 
 
 def _merge(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of each side's sorted times in the merged order, left before right."""
+    """Return the positions of both sides' sorted times in the merged order, the first before the other."""
     return (
         np.arange(len(left)) + np.searchsorted(right, left, side="left"),
         np.arange(len(right)) + np.searchsorted(left, right, side="right"),

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from penstock.joins.kinds import INNER, JoinKind
 from penstock.policies.base import Policy, Setting, Trace
 from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
+
+if TYPE_CHECKING:
+    from penstock.joins.state import JoinState
 
 COUNT_SHARE = 0.2  # maximum share of a byte budget for key counts
 CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a policy that chooses
@@ -103,7 +106,7 @@ class Config:
             rates=self.rates,
             count_bytes=self.count_bytes,
             trace=trace,
-            partial=not self.kind.alike(self.lateness is None),
+            partial=self.partial,
             window=self.window.kind,
             warmup=self.warmup,
             step=self.step,
@@ -113,6 +116,22 @@ class Config:
             in_bytes=self.payload is not None,
         )
         return store, policy.build(setting)
+
+    @property
+    def partial(self) -> bool:
+        """Whether an arrival may match some tuples of a key and not others."""
+        return not self.kind.alike(self.lateness is None)
+
+    @property
+    def state_class(self) -> type[JoinState]:
+        """Return the class of the state that this configures."""
+        if self.lateness is not None:
+            from penstock.joins.stream import StreamState
+
+            return StreamState
+        from penstock.joins.state import JoinState
+
+        return JoinState
 
     @property
     def places(self) -> Places | None:
@@ -125,7 +144,7 @@ class Config:
         policies = self.policy.among() if self.policy.chooses else [self.policy]  # type: ignore[attr-defined]
         return self.step == "arrival" and all(policy.grows for policy in policies)
 
-    def build_index(self, rooms: tuple[int, ...] | None = None) -> tuple[Flow | Decided, Sketch] | None:
+    def build_flow(self, rooms: tuple[int, ...] | None = None) -> tuple[Flow | Decided, Sketch] | None:
         """Build the index and the sketch of lost results; None where the store alone is the index.
 
         The index has the progress of streams that advance independently, and what is known of each tuple if
@@ -360,7 +379,7 @@ def _bytes_of_tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
         from penstock.joins.follower import tables_of
 
         return tables_of(config, rooms)
-    return [table_bytes(config.build(rooms=rooms), config.build_index(rooms))]
+    return [table_bytes(config.build(rooms=rooms), config.build_flow(rooms))]
 
 
 def _sizeable(policy: Policy) -> Policy:

@@ -47,7 +47,7 @@ class JoinFollower(Follower[Policy]):
     def _small(self) -> list[JoinState]:
         if self.halvings is None:
             return []
-        kind = type_of(self.config)
+        kind = self.config.state_class
         most = self.allowance
         return [kind(small_config(self.config, policy, self.halvings, most)) for policy in self.policies]
 
@@ -98,22 +98,11 @@ class JoinFollower(Follower[Policy]):
     @classmethod
     def unpack(cls, config: Config, packed: dict[str, Any], predictor: MatchPredictor) -> JoinFollower:
         """The counterpart."""
-        kind = type_of(config)
+        kind = config.state_class
         follower = cls(config, [kind.restore(data) for data in packed["small"]])
         follower.race, follower.peak = PolicyRace.unpack(packed["race"]), packed["peak"]
         follower.predictor = predictor
         return follower
-
-
-def type_of(config: Config) -> type[JoinState]:
-    """Return the class of the state of a config."""
-    if config.lateness is not None:
-        from penstock.joins.stream import StreamState
-
-        return StreamState
-    from penstock.joins.state import JoinState
-
-    return JoinState
 
 
 def new_predictor_for(config: Config, places: Places | None = None) -> MatchPredictor:
@@ -190,7 +179,7 @@ def _tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
 
 def tables_of(config: Config, rooms: tuple[int, ...]) -> list[int]:
     """Return the total bytes of a join that chooses, under each candidate that may run; for byte budgets."""
-    others = table_bytes(config.build_index(rooms)) + (config.choosing_bytes or 0)
+    others = table_bytes(config.build_flow(rooms)) + (config.choosing_bytes or 0)
     return [tables + others for tables in _tables(config, rooms)]
 
 
@@ -203,7 +192,7 @@ def sampling(config: Config, most: float) -> float | None:
         taken = 0
         for each in small:
             rooms = each.capacities
-            taken += table_bytes(each.build(rooms=rooms), each.build_index(rooms))
+            taken += table_bytes(each.build(rooms=rooms), each.build_flow(rooms))
         return sum(small[0].capacities), taken
 
     return halvings_for(len(policies), most, sized)

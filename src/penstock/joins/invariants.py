@@ -34,6 +34,15 @@ from penstock.engine.store import (
 
 def check_store(store: Store) -> None:
     """Assert that chains, tables, pools and accounts agree."""
+    check_tables(store)
+    meta = store.meta
+    dropped_unseen = meta[DROPPED] if meta[SHED] else 0
+    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED] + meta[RELEASED]
+    assert meta[ARRIVALS] + dropped_unseen == meta[LIVE] + gone, "arrivals are unaccounted for"
+
+
+def check_tables(store: Store) -> None:
+    """Assert that chains, tables and pools agree."""
     meta = store.meta
     high = int(meta[HIGH_TUPLE])
     live = [slot for slot in range(1, high + 1) if store.t64[slot, ARRIVAL] >= 0]
@@ -46,9 +55,6 @@ def check_store(store: Store) -> None:
     assert chained == set(live), "a live tuple is in no chain, or a dead one is"
     _check_pools(store, live)
     _check_rings(store, live)
-    dropped_unseen = meta[DROPPED] if meta[SHED] else 0
-    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED] + meta[RELEASED]
-    assert meta[ARRIVALS] + dropped_unseen == meta[LIVE] + gone, "arrivals are unaccounted for"
 
 
 def _check_chain(store: Store, entry: int, stream: int) -> set[int]:

@@ -180,7 +180,7 @@ def join_many(
     if isinstance(budget, Tuples):
         enough(budget.n, len(streams), f"{budget!r} was given")
     arrivals = many_arrivals_of(streams, joins, time, unit)
-    warn_unit(window, arrivals.unit, arrivals.numbers)
+    warn_unit(window, arrivals.unit, arrivals.numbers, arrivals.stamped)
     config = _configure(arrivals, window, budget, policy, allocation, seed)
     state = ManyState(config)
     with expecting(len(arrivals.stream)):

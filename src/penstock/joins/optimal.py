@@ -112,7 +112,7 @@ def optimal_join(
         within=within, budget=budget, policy="opt", allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
-    warn_unit(join.within, arrivals.unit, arrivals.numbers)
+    warn_unit(join.within, arrivals.unit, arrivals.numbers, arrivals.stamped)
     config = join.configure(arrivals)
     began = clock.perf_counter()
     keep = JoinState(config, arrivals.trace(config.window.kind, step)).policy.until
@@ -157,7 +157,7 @@ def follow_decisions(
         within=within, budget=budget, policy=_Decided(), allocation=allocation, step=step, warmup=warmup
     )
     arrivals = join.suited(arrivals_of(left, right, on, time, unit))
-    warn_unit(join.within, arrivals.unit, arrivals.numbers)
+    warn_unit(join.within, arrivals.unit, arrivals.numbers, arrivals.stamped)
     return join.run_arrivals(arrivals, collect=collect, log=log, keep=_keep(decisions, arrivals))
 
 

@@ -34,6 +34,7 @@ from penstock.window import Window, unit_doubt, window_of
 if TYPE_CHECKING:
     pass
 
+ALL = "all"
 SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 MOST_MATCHES = 500_000  # beyond this the optimum is skipped: its flow would take minutes
 PRECISION = 100  # the answer to a target is exact to 1/100 of itself, or to one tuple
@@ -69,7 +70,8 @@ def plan(
         `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %". Default: shares from 5 % to 100 % of what
         the exact join needs, except those below one tuple per stream.
     policies
-        Names or policy objects. Default: all registered policies that need neither the future nor a model.
+        Names or policy objects. Default: all registered policies that need neither the future nor a model;
+        so does the name "all", which may stand beside others.
         `opt` is the optimum, an upper bound for all others: it comes first, is never the answer to a target,
         and is skipped if the exact join has more than 500,000 results.
     target
@@ -220,7 +222,7 @@ class _Bench:
     def doubts(self) -> list[tuple[str, type[Warning]]]:
         """Return why the plan may mislead: times that look misread, or too short a sample."""
         found: list[tuple[str, type[Warning]]] = []
-        unit = unit_doubt(self.window, self.plain.unit, self.plain.numbers)
+        unit = unit_doubt(self.window, self.plain.unit, self.plain.numbers, self.plain.stamped)
         if unit is not None:
             found.append((unit, UnitWarning))
         if self.need > len(self.plain):
@@ -346,16 +348,24 @@ def _budgets(given: Any) -> list[Budget]:
 
 def _policies(given: Any) -> tuple[list[Policy], dict[str, str]]:
     """Return the requested policies, or all that can run; and those that cannot, with the reason."""
-    if given is not None:
-        parts = [given] if isinstance(given, str | Policy | type) else given
-        if not isinstance(parts, Iterable):
-            parts = [parts]
-        chosen = list({policy.spell(): policy for policy in map(get, parts)}.values())
-        chosen.sort(key=lambda policy: not policy.bound)  # the upper bound first
-        if not chosen:
-            raise UnknownPolicyError("No policy was given; leave policies out for all of them.")
-        return chosen, {}
-    chosen, skipped = [], {}
+    if given is None:
+        given = ALL
+    parts = [given] if isinstance(given, str | Policy | type) or not isinstance(given, Iterable) else [*given]
+    chosen, skipped = _all_policies() if ALL in parts else ([], {})
+    wanted = [*chosen, *(get(part) for part in parts if part != ALL)]
+    if not wanted:
+        raise UnknownPolicyError("No policy was given; leave policies out for all of them.")
+    chosen = list({policy.spell(): policy for policy in wanted}.values())
+    chosen.sort(key=lambda policy: not policy.bound)  # the upper bound first
+    for policy in chosen:
+        skipped.pop(policy.name, None)
+    return chosen, skipped
+
+
+def _all_policies() -> tuple[list[Policy], dict[str, str]]:
+    """Return all policies that can run; and those that cannot, with the reason."""
+    chosen: list[Policy] = []
+    skipped: dict[str, str] = {}
     for kind in registered():
         if kind.needs_model:
             skipped[kind.name] = "needs a model of the streams"

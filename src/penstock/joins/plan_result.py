@@ -174,7 +174,7 @@ class Plan:
             }
             dash = "-" if number < len(_COLOURS) else "--"
             if any(row.bound for row in rows if row.policy == name):
-                style, dash = {"color": "black"}, "-."
+                style, dash = {"color": "#737373"}, "-."
             ax.plot(*zip(*line, strict=True), label=name, lw=1.7, ms=5.5, ls=dash, **style) if line else None
         if max(ticks) > 8 * min(ticks):
             ax.set_xscale("log")

@@ -73,7 +73,7 @@ def switch_policy(
     events = np.concatenate([np.arange(n), n + first])
     number = np.concatenate([2 * carried.arrival, 2 * matches[first, 0] + 1])
     events = events[np.argsort(number, kind="stable")]
-    way = SAME if config.lateness is None else APART
+    way = APART if config.partial else SAME
     with expecting(n, apart=True):
         reenter(state, store, carried, events, matches, config.step == "tick", way)
     store.pools[:, P_PEAK_USED] = before.pools[:, P_PEAK_USED]

@@ -38,7 +38,8 @@ def unequal_shares(config: Config) -> str | None:
         f"drop_rate='unbiased' keeps {left} of the left tuples and {right} of the right ones, so results are "
         "a biased sample: results whose older tuple is from the stream that is kept more often are "
         "over-represented. To avoid this, divide the budget by rate (allocation='proportional' or 'unified') "
-        "and use a symmetric window, or use drop_at='arrival'."
+        "and use a symmetric window, or use drop_at='arrival'. policy='sample' without drops keeps a uniform "
+        "sample in any case, and estimates with error bars."
     )
 
 
@@ -72,7 +73,7 @@ CROWDED = (
     "drop_rate='unbiased' assumes a constant rate, so that tuples that are not dropped can stay until they "
     "expire. Here far more arrived at times: results of bursts are under-represented, and sums over the "
     "results are too small. Give the actual rates=, a larger budget, or a drop_rate= that leaves room "
-    "during bursts."
+    "during bursts; or use policy='sample' without drops, which keeps a uniform sample whatever the rates do."
 )
 
 

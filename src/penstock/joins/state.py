@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,8 @@ GROWING_CHUNK = 1 << 12  # for tables that grow with the keys, so that they do n
 FIRST_ROOM = 1 << 16  # pairs
 INDEX = new_pair_index()
 CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
+NOTHING = np.empty(0)
+NO_ROWS = np.empty((0, 2), np.int64)
 FLOATS = "For times that are fractions, start the state with dtype=float."
 
 
@@ -71,7 +73,13 @@ class Output:
     counts: np.ndarray
     pairs: np.ndarray  # left row, right row; -1: none
     log: np.ndarray  # kind, stream, row, step
-    unmatched: np.ndarray  # stream and row of rows that have no partner; they are among the pairs, too
+    unmatched: np.ndarray = field(
+        default_factory=lambda: NO_ROWS
+    )  # stream and row of those without a partner
+    # If the policy weighs results, per pair: it stands for 1/t exact ones, and the identity of its tuple that
+    # was kept, whose last bit is the stream.
+    t: np.ndarray = field(default_factory=lambda: NOTHING)
+    kept: np.ndarray = field(default_factory=lambda: NOTHING)
 
 
 class JoinState:
@@ -121,9 +129,9 @@ class JoinState:
 
     def _build_index(self) -> None:
         """Set up what finds tuples, and what is known of each if more comes out than pairs."""
-        built = self.config.build_index()
-        self.index: Any = INDEX if built is None else built[0]
-        self.sketch: Any = None if built is None else built[1]
+        self.index: Any
+        self.index, *rest = self.config.build_flow() or (INDEX,)
+        self.sketch: Any = rest[0] if rest else None
 
     @property
     def decided(self) -> bool:
@@ -262,7 +270,7 @@ class JoinState:
     def _drive(self, batch: Batch, collect: bool, log: bool) -> Output:
         n = len(batch.key)
         counts = np.zeros(n, np.int64)
-        room = np.empty((FIRST_ROOM if collect else 0, 2), np.int64)
+        room = np.empty((self._first_room(n) if collect else 0, 2), np.int64)
         live = int(self.store.meta[LIVE])
         entries = live + 2 * n if log else 0  # a tuple may be late and leave
         if self.decided:
@@ -270,6 +278,8 @@ class JoinState:
             self._nulls = np.empty((live + n if collect or self.lists_unmatched else 0, 2), np.int64)
         out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(3, np.int64))
         pairs: list[np.ndarray] = []
+        weighed: list[tuple[np.ndarray, np.ndarray]] = []
+        self.policy = self.running.note_results(self.policy, len(room))
         start, limit = 0, self._next_cut(batch, 0)
         heard = 0
         while True:
@@ -296,15 +306,26 @@ class JoinState:
                 continue
             elif out.ends[PAIRS] > 0:
                 pairs.append(out.pairs[: out.ends[PAIRS]].copy())
+                weighed.append(self.running.noted_results(self.policy))
                 out.ends[PAIRS] = 0
             else:
                 out = out._replace(pairs=np.empty((2 * len(out.pairs), 2), np.int64))
-        self.peak_beyond = max(self.peak_beyond, self._beyond)
+                self.policy = self.running.note_results(self.policy, len(out.pairs))
         pairs.append(out.pairs[: out.ends[PAIRS]])
+        weighed.append(self.running.noted_results(self.policy))
+        self.policy = self.running.note_results(self.policy, 0)
+        self.peak_beyond = max(self.peak_beyond, self._beyond)
+        t, kept = (np.concatenate(parts) for parts in zip(*weighed, strict=True))
+        if self.running.weighs_results and collect:
+            assert len(t) == sum(map(len, pairs)), "every pair has been matched, and nothing else"
         nulls = self._nulls[: out.ends[NULL_ROWS]]
         if collect and len(nulls):
             pairs.append(without_partner(nulls))
-        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]], nulls)
+        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]], nulls, t, kept)
+
+    def _first_room(self, arrivals: int) -> int:
+        """Return for how many pairs there is room at first."""
+        return FIRST_ROOM
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
         """Process a batch from `start`; return the position where room for pairs or tuples ran out."""
@@ -422,10 +443,11 @@ class JoinState:
 
     @property
     def _allocated_bytes(self) -> int:
-        """Bytes of all arrays."""
+        """Bytes of all arrays, without what is noted of results on their way out."""
         index = table_bytes(self.index) if self.decided else 0
         if self.follower is None:
-            return table_bytes(self.store, self.policy) + index - self._beyond
+            policy = self.running.note_results(self.policy, 0) if self.running.weighs_results else self.policy
+            return table_bytes(self.store, policy) + index - self._beyond
         real = table_bytes(self.store, self.policy, self.follower.predictor) + index - self._beyond
         return max(real + self.follower.bytes, self.follower.peak)
 

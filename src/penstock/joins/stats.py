@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.engine.policy_race import Choice
 from penstock.errors import PenstockError, hint
+
+if TYPE_CHECKING:
+    from penstock.joins.answers import WeighedInputs, WeighedResults
+    from penstock.joins.weighted_sums import Estimate
 
 
 @dataclass(frozen=True)
@@ -150,3 +154,52 @@ class JoinRun:
     stats: JoinStats
     pairs: pa.Table | None
     events: pa.Table | None = None  # when tuples entered and left, with log=True
+    weighed: WeighedResults | None = field(default=None, repr=False, compare=False)
+
+    def with_inputs(self, inputs: WeighedInputs) -> JoinRun:
+        """Return the same run, which knows the columns of its inputs."""
+        assert self.weighed is not None
+        return replace(self, weighed=replace(self.weighed, inputs=inputs))
+
+    def estimate(
+        self, what: str, column: str | None = None, *, by: Any = None, confidence: float = 0.95
+    ) -> Estimate | pa.Table:
+        """Estimate a count, sum or mean over the exact results, from a run with `policy="sample"`.
+
+        Parameters
+        ----------
+        what
+            `"count"`, `"sum"` or `"mean"`.
+        column
+            The column to sum up or average: `"left.amount"`, `"right.amount"`, or bare if only one side has
+            it. Rows without a value do not count. With `"count"`, the results that have a value are counted.
+        by
+            One or more columns to group by.
+        confidence
+            The probability with which the interval covers the exact answer.
+
+        Returns
+        -------
+        An object with `value`, `lower`, `upper`, `variance` and `std_error`. With `by`, an Arrow table with a
+        row per group that has results: the columns of `by`, `value`, `lower`, `upper` and `std_error`.
+
+        Estimates of counts and sums are unbiased. Intervals are wider on the side where few rows with large
+        values make up most of the variance. If the run did not collect its results (`collect=True`), the join
+        runs once more, to find them.
+
+        Examples
+        --------
+        >>> import penstock as ps
+        >>> orders = {"id": list(range(300)), "ts": list(range(300))}
+        >>> payments = orders | {"amount": [10.0] * 300}
+        >>> join = ps.WindowJoin(within=100, budget=ps.Tuples(30), policy="sample", seed=1)
+        >>> run = join.run(orders, payments, on="id", time="ts")
+        >>> found = run.estimate("sum", "amount")
+        >>> found.lower < 3_000 < found.upper
+        True
+        """
+        if self.weighed is None:
+            raise PenstockError(
+                'Only a run with policy="sample" can estimate: results under other policies have no weights.'
+            )
+        return self.weighed.estimate(what, column, by, confidence)

@@ -18,6 +18,7 @@ from penstock.engine.exact_decided import exact_decided
 from penstock.engine.exact_join import exact_counts
 from penstock.engine.store import LANDMARK, ROWS
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.joins.answers import WeighedInputs, WeighedResults
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import (
     Config,
@@ -36,6 +37,7 @@ from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.stream import StreamState
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
+from penstock.policies.base import Trace
 from penstock.units import time_unit
 from penstock.window import Resolved, Rows, UnitWatch, warn_unit, window_of
 
@@ -68,13 +70,14 @@ class WindowJoin:
         The probability that an arrival is not admitted, or `"unbiased"`: the rate at which a FIFO or GDJ
         buffer needs no eviction and the results are an unbiased sample. This assumes constant rates and, for
         drops at admission, that both streams are kept equally: a budget divided by rate (`"proportional"`,
-        `"unified"`) and a symmetric window. If that does not hold, a `BiasedSampleWarning` is issued.
+        `"unified"`) and a symmetric window. If that does not hold, a `BiasedSampleWarning` is issued;
+        `policy="sample"` needs none of it.
     drop_at
         `"admission"`: a dropped arrival still probes. `"arrival"`: it does not.
     warmup
         Results of this many first steps are not counted.
     seed
-        Seed for `rand` and drops.
+        Seed for `rand`, `sample` and drops.
     how
         `"inner"`, `"left"`, `"right"`, `"full"`, `"left_semi"` or `"left_anti"`. Every row that comes out is
         a row of the exact join: a row without a partner comes out once it is certain that it has none. If it
@@ -135,6 +138,11 @@ class WindowJoin:
             )
         object.__setattr__(self, "how", self.kind.how)
         self._check_kind()
+        if self.step == "tick" and not self.policy.ticks:
+            raise UnknownPolicyError(
+                f"{self.policy.name} cannot run with step='tick', in which arrivals match before they are "
+                "kept; use step='arrival'."
+            )
         _check_drop_rate(self.drop_rate)
         if self.policy.bound and self.drop_at == "arrival" and self.drop_rate != 0:
             raise UnknownPolicyError(
@@ -149,6 +157,18 @@ class WindowJoin:
                 )
         if isinstance(self.budget, Tuples):
             in_tuples(self.budget, (0, 0), Resolved(0, (0, 0), 0), 0)
+        if self.policy.weighs_results:
+            self._check_weighed()
+
+    def _check_weighed(self) -> None:
+        """Reject kinds of joins whose rows are not all pairs: a sample cannot weigh them."""
+        for option, plain in (("how", "inner"), ("matches", "all")):
+            given = getattr(self, option, plain)
+            if given != plain:
+                raise UnknownPolicyError(
+                    f"{self.policy.name} estimates inner joins with all matches; {option}={given!r} was "
+                    f"given. Use {option}={plain!r}, or another policy."
+                )
 
     @property
     def kind(self) -> JoinKind:
@@ -203,9 +223,10 @@ class WindowJoin:
         2
         """
         arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
-        warn_unit(self.within, arrivals.unit, arrivals.numbers)
+        warn_unit(self.within, arrivals.unit, arrivals.numbers, arrivals.stamped)
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
-        return self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
+        run = self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
+        return run if run.weighed is None else run.with_inputs(WeighedInputs.of(left, right, on))
 
     def run_arrivals(
         self,
@@ -225,22 +246,7 @@ class WindowJoin:
         trace = None
         if config.policy.needs_future:
             trace = arrivals.trace(config.window.kind, config.step, keep)
-        key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
-        places = None
-        if config.policy.sees_places:  # the list grows with the keys, which a byte budget does not allow
-            key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
-        state = JoinState(config, trace, labels, places)
-        state.warns = False  # one warning for the whole run, below
-        state.lists_unmatched = True
-        size = arrivals.size if len(arrivals.size) else None
-        with expecting(len(key)):
-            state.warm()
-            parts = [
-                state.process(
-                    arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
-                ),
-                state.finish(collect=collect, log=log),
-            ]
+        state, parts = self._process(arrivals, config, trace, collect=collect, log=log)
         warn_biased(unequal_shares(config) or (CROWDED if state.crowded else None), stacklevel=3)
         counts = np.concatenate([part.counts for part in parts])
         exact = self.exact_counts(arrivals, config.window)
@@ -258,7 +264,42 @@ class WindowJoin:
             choice=state.choice,
             _histograms=(arrivals.key, counts, exact),
         )
-        return JoinRun(stats, _pairs(parts, nulls) if collect else None, _events(parts) if log else None)
+        weighed = None
+        if config.policy.weighs_results:
+            weighed = WeighedResults(
+                lost={"dropped": stats.dropped, "larger than their buffer": stats.oversize},
+                collect=lambda: parts if collect else self._process(arrivals, config, None, collect=True)[1],
+            )
+        pairs = _pairs(parts, nulls) if collect else None
+        return JoinRun(stats, pairs, _events(parts) if log else None, weighed)
+
+    def _process(
+        self,
+        arrivals: Arrivals,
+        config: Config,
+        trace: Trace | None,
+        *,
+        collect: bool,
+        log: bool = False,
+    ) -> tuple[JoinState, list[Output]]:
+        """Process all arrivals; return the state after the last one, and the output."""
+        key, labels = arrivals.valued() if config.policy.reads_values else (arrivals.key, None)
+        places = None
+        if config.policy.sees_places:  # the list grows with the keys, which a byte budget does not allow
+            key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
+        state = JoinState(config, trace, labels, places)
+        state.warns = False  # one warning for the whole run, below
+        state.lists_unmatched = True
+        size = arrivals.size if len(arrivals.size) else None
+        with expecting(len(key)):
+            state.warm()
+            parts = [
+                state.process(
+                    arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
+                ),
+                state.finish(collect=collect, log=log),
+            ]
+        return state, parts
 
     def _without_key(self, arrivals: Arrivals) -> np.ndarray:
         """Return stream and row of the rows that come out because their key is null."""

@@ -16,6 +16,7 @@ from penstock.policies import Policy, caching_names, get
 from penstock.units import time_unit
 
 STRATEGIES = ("columnar", "semantic", "object", "iterative")
+"""The names of the strategies; all find the same matches."""
 CACHING = ("object", "semantic")
 
 

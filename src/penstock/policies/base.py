@@ -92,8 +92,8 @@ class Policy:
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""  # one line for lists
-    wins: ClassVar[str] = ""  # the streams on which it does well, and why
-    loses: ClassVar[str] = ""
+    wins: ClassVar[str] = ""  # the streams on which it does well, and why: "Use it when ..."
+    loses: ClassVar[str] = ""  # the streams on which it does not: "Not when ..."
     cost: ClassVar[str] = ""  # per arrival and per match
     paper: ClassVar[str] = ""
     selective: ClassVar[bool] = False  # may refuse the arrival itself
@@ -113,6 +113,9 @@ class Policy:
     sees_places: ClassVar[bool] = False  # uses the distance between keys that are numbers or contain one
     chooses: ClassVar[bool] = False  # follows other policies, see `penstock.joins.follower`
     candidate_for: ClassVar[Mapping[str, int]] = {}  # operators in which `auto` tries it: lowest rank first
+    starter: ClassVar[bool] = False  # fast to compile and to run: `penstock plan` starts with it
+    ticks: ClassVar[bool] = True  # can run with step="tick"
+    weighs_results: ClassVar[bool] = False  # can say how many exact results a result stands for
     grows: ClassVar[bool] = False  # its tables grow with the tuples, see `grow`
     compiled: ClassVar[bool] = True  # its state is for kernels; False: plain Python objects
 
@@ -150,6 +153,17 @@ class Policy:
     def reserve(self, state: Any, arrivals: int) -> Any:
         """Return the same state with room for the given number of further arrivals."""
         return state
+
+    def note_results(self, state: Any, room: int) -> Any:
+        """Return the same state, which has room to note the weights of so many results, if it weighs them."""
+        return state
+
+    def noted_results(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return t and the identity of the kept tuple of each result since the last call, in order.
+
+        A result stands for 1/t exact ones.
+        """
+        return np.empty(0), np.empty(0, np.int64)
 
     def inform(self, state: Any, predictor: MatchPredictor) -> Any:
         """Return the same, still empty state, with the knowledge of a history of the stream."""

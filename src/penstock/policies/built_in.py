@@ -20,6 +20,7 @@ from penstock.policies.heeb.join import Heeb as Heeb
 from penstock.policies.heeb.histograms import HeebHist as HeebHist
 from penstock.policies.flowexpect import FlowExpect as FlowExpect
 from penstock.policies.opt import Opt as Opt
+from penstock.policies.sample import Sample as Sample
 from penstock.policies.learned import Learned as Learned
 from penstock.policies.auto import Auto as Auto
 from penstock.policies.lfd import Lfd as Lfd

@@ -54,6 +54,7 @@ class Fifo(Policy):
     paper: ClassVar[str] = "Gao, Scharrenbach and Bernstein 2014, section 3.1"
     caches: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    starter: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> FifoState:
         """Build the (empty) state."""

@@ -159,6 +159,7 @@ class GreedyDualJoin(Policy):
     caches: ClassVar[bool] = True
     weighs_costs: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    starter: ClassVar[bool] = True
 
     def check_many(self) -> None:
         """Reject method 2: a tuple has no single rank in joins of many streams."""

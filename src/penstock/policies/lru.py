@@ -60,6 +60,7 @@ class Lru(Policy):
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 2, "cache": 0, "query": 2}
     caches: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    starter: ClassVar[bool] = True
     by_recency: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> LruState | LruEachState:

@@ -82,6 +82,7 @@ class Prob(Policy):
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 1, "cache": 1, "query": 1}
     caches: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    starter: ClassVar[bool] = True
     selective: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
 

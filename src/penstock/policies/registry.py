@@ -62,6 +62,16 @@ def registered(operator: str = "join") -> list[type[Policy]]:
     ]
 
 
+def starters() -> list[str]:
+    """The short names of the policies that are fast to compile and to run, with which a plan starts.
+
+    >>> from penstock.policies.registry import starters
+    >>> starters()
+    ['fifo', 'lru', 'prob', 'gdj']
+    """
+    return [policy.name for policy in registered() if policy.starter]
+
+
 def candidates(operator: str) -> list[Policy]:
     """The policies that `auto` tries by default in an operator: `join`, `cache` or `query`.
 

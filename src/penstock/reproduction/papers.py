@@ -29,6 +29,7 @@ EXPERIMENTS = {
     for name in TITLES
     if find_spec(f"penstock.reproduction.{name}") is not None
 }
+"""The module of every paper whose experiments can be rerun."""
 
 
 def module_of(name: str) -> Any:

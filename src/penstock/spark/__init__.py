@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.extras import require
 
 if TYPE_CHECKING:
+    from penstock.spark.api.asof import asof_join
+    from penstock.spark.api.estimate import estimate
     from penstock.spark.api.join import bounded_join
     from penstock.spark.api.lookup import lookup_join
     from penstock.spark.api.many import bounded_join_many
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PipelineMonitor",
+    "asof_join",
     "bounded_join",
     "bounded_join_many",
+    "estimate",
     "lookup_join",
     "match_pattern",
     "reconcile",
@@ -42,8 +46,10 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # Names are imported on first use, so that workers that only pack rows do not wait for Numba.
 _HOMES = {
     "PipelineMonitor": "monitor.pipeline",
+    "asof_join": "api.asof",
     "bounded_join": "api.join",
     "bounded_join_many": "api.many",
+    "estimate": "api.estimate",
     "lookup_join": "api.lookup",
     "match_pattern": "api.match",
     "reconcile": "api.reconcile",

@@ -87,11 +87,12 @@ def _checks(policy: Policy, operators: Sequence[str]) -> Iterator[tuple[str, Che
 
 
 def _join_checks(policy: Policy) -> Iterator[tuple[str, Check]]:
-    for step in STEPS:
+    steps = [step for step in STEPS if step != "tick" or policy.ticks]
+    for step in steps:
         yield from (_named(check, policy, step) for check in RUN_CHECKS)
     if policy.needs_future:  # it cannot start before the whole input is there
         return
-    for step in STEPS:
+    for step in steps:
         for check in STATE_CHECKS:
             yield from (_named(check, policy, step, seed=seed) for seed in SEEDS)
         for allocation in ("equal", "unified"):
@@ -100,7 +101,7 @@ def _join_checks(policy: Policy) -> Iterator[tuple[str, Check]]:
             yield _named(check_bytes, policy, step)
     if policy.compiled:
         yield _named(check_shared_arrays, policy)
-        yield from (_named(check_tiers, policy, step) for step in STEPS)
+        yield from (_named(check_tiers, policy, step) for step in steps)
 
 
 def _named(check: Callable[..., None], *arguments: Any, **options: Any) -> tuple[str, Check]:

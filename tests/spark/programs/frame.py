@@ -40,15 +40,20 @@ def stream_of(spark: Any, folder: str) -> Any:
     return files.option("maxFilesPerTrigger", 1).parquet(folder)
 
 
-def write_all(frame: Any, plan: dict[str, Any]) -> None:
-    """Run a streaming frame into the output of a plan until it has read all files."""
-    query = (
+def start(frame: Any, plan: dict[str, Any]) -> Any:
+    """Start a streaming frame that writes into the output of a plan; the query."""
+    return (
         frame.writeStream.format("parquet")
         .option("path", plan["output"])
         .option("checkpointLocation", plan["checkpoint"])
         .trigger(processingTime=plan.get("every", "100 milliseconds"))
         .start()
     )
+
+
+def write_all(frame: Any, plan: dict[str, Any]) -> None:
+    """Run a streaming frame into the output of a plan until it has read all files."""
+    query = start(frame, plan)
     query.processAllAvailable()
     query.stop()
 

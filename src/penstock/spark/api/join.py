@@ -11,15 +11,16 @@ from pyspark.sql import types as T
 
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
-from penstock.errors import PenstockError, hint
+from penstock.errors import ColumnError, PenstockError, hint
 from penstock.joins.config import in_tuples
 from penstock.joins.kinds import kind_of
 from penstock.joins.sample_bias import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
+from penstock.policies import get
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
 from penstock.spark.runtime.join_batch import in_one
-from penstock.spark.runtime.join_bucket import AT, EVENT, LEFT, STREAM
+from penstock.spark.runtime.join_bucket import AT, EVENT, LEFT, SAMPLED, SMALLEST, STREAM, WEIGHT
 from penstock.spark.runtime.join_schema import (
     ARCHIVED,
     EVENT_TIME,
@@ -27,6 +28,7 @@ from penstock.spark.runtime.join_schema import (
     JoinKeys,
     check_key_times,
     event_time_field,
+    family_of,
     key_types_of,
     keys_of,
     output_fields,
@@ -42,7 +44,7 @@ from penstock.spark.runtime.join_spec import JoinSpec
 from penstock.spark.runtime.keys import names_of
 from penstock.spark.runtime.packer import BUCKET, CHECK, KEY
 from penstock.spark.runtime.run import run
-from penstock.window import Within, window_of
+from penstock.window import Within, warn_unit, window_of
 
 EMITS = ("results", "all")
 SKETCH_SHARE = 0.05
@@ -122,6 +124,8 @@ def bounded_join(
     -------
     The key columns once, then the left and then the right columns. If the inputs have watermarks, also
     `event_time`, the later of the two times, with a watermark, so that a windowed aggregation can follow.
+    With `policy="sample"` also `_weight`, the number of exact results that a result stands for, `_t`, of
+    which it is the inverse, and `_sampled`, the id of the row that was kept (see `estimate`).
 
     Examples
     --------
@@ -139,7 +143,7 @@ def bounded_join(
     kind = kind_of(how, matches)
     if emit not in EMITS:
         raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
-    _check_frames(left, right)
+    check_frames(left, right, "bounded_join", "penstock.WindowJoin")
     window = window_of(within)
     if not isinstance(window, Within):
         raise PenstockError(
@@ -147,6 +151,7 @@ def bounded_join(
         )
     keys = keys_of(left, right, on)
     times, unit, dtype = times_of(left, right, time, unit)
+    warn_unit(window, unit, None, stamped=family_of(left.schema[times[0]].dataType) != "number")
     sides = sides_of(left, right, keys, times, suffixes_for(kind.how, suffixes))
     streaming = left.isStreaming
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
@@ -160,6 +165,8 @@ def bounded_join(
     refuse_unpackable([*left.schema.fields, *right.schema.fields])
     if marked:
         fields.append(event_time_field(left.schema[times[0]].dataType))
+    if get(policy).weighs_results:
+        fields += _weight_fields(fields)
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
     memory = budget.n if isinstance(budget, Bytes) else budget.n * (row_bytes + TUPLE_BYTES)
     sketch = max(int(SKETCH_SHARE * memory), SKETCH_LEAST)
@@ -200,24 +207,38 @@ def bounded_join(
     with ahead():
         state = spec.start().warm()
     warn_biased(unequal_shares(state.config), stacklevel=2)
+    if spec.weighs and drop_rate != 0:
+        warn_biased("Rows that drop_rate= drops have results that no weight makes up for.", stacklevel=2)
     if emit == "all":
         fields += [
             T.StructField(EVENT, T.StringType()),
             T.StructField(STREAM, T.StringType()),
-            T.StructField(AT, _told_as(left.schema[times[0]].dataType)),
+            T.StructField(AT, event_time_type(left.schema[times[0]].dataType)),
         ]
-    shown = key_types_of(keys, kind.how)
-    prepared = [_prepared(frame, keys, side, spec, shown) for side, frame in enumerate((left, right))]
-    return run(prepared, spec, T.StructType(fields), name, lambda: in_one(prepared, spec))
+    sent = [prepared(frame, keys, side, spec, kind.how) for side, frame in enumerate((left, right))]
+    return run(sent, spec, T.StructType(fields), name, lambda: in_one(sent, spec))
 
 
-def _prepared(
-    frame: DataFrame, keys: JoinKeys, side: int, spec: JoinSpec, shown: tuple[T.DataType, ...]
+def _weight_fields(fields: list[T.StructField]) -> list[T.StructField]:
+    """Return the columns that say how many exact results a result stands for."""
+    taken = {field.name.lower() for field in fields} & {WEIGHT, SMALLEST, SAMPLED}
+    if taken:
+        raise ColumnError(f"Results get a column {min(taken)!r} with this policy; rename yours.")
+    return [
+        T.StructField(WEIGHT, T.DoubleType()),
+        T.StructField(SMALLEST, T.DoubleType()),
+        T.StructField(SAMPLED, T.LongType()),
+    ]
+
+
+def prepared(
+    frame: DataFrame,
+    keys: JoinKeys,
+    side: int,
+    spec: Any,
+    how: str = "inner",
 ) -> DataFrame:
-    """Select the columns to carry, the bucket, and the number that identifies the key.
-
-    `shown` has the types in which keys come out.
-    """
+    """Select the columns to carry, the bucket, and the number that identifies the key."""
     compared, identities = keys.compared(side), keys.identities(side)
     missing = F.lit(False)
     for column in compared:
@@ -228,7 +249,7 @@ def _prepared(
         code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
     else:
         code = compared[0].cast("long")
-    mine, shows_right = spec.sides[side], spec.join.how in ("right", "full")
+    mine, shown, shows_right = spec.sides[side], key_types_of(keys, how), how in ("right", "full")
     kept = [
         F.col(quoted(source)).alias(name) for source, name in zip(mine.sources, mine.columns, strict=True)
     ]
@@ -270,7 +291,7 @@ def _in_tuples(
         arrives = F.lit(True)
         for key in keys.compared(side):
             arrives = arrives & key.isNotNull()
-        mine = frame.filter(arrives).select(_number(frame, name).alias("time")).filter(~F.isnan("time"))
+        mine = frame.filter(arrives).select(time_number(frame, name).alias("time")).filter(~F.isnan("time"))
         mine = mine.agg(F.count("time").alias("n"), F.min("time").alias("first"), F.max("time").alias("last"))
         both = mine if both is None else both.union(mine)
     assert both is not None
@@ -280,7 +301,7 @@ def _in_tuples(
     return Tuples(in_tuples(budget, [row["n"] for row in found], window.resolve(unit), span))
 
 
-def _number(frame: DataFrame, name: str) -> Column:
+def time_number(frame: DataFrame, name: str) -> Column:
     """Return a time as a number: microseconds for timestamps and dates."""
     kind, time = frame.schema[name].dataType, F.col(quoted(name))
     if isinstance(kind, T.TimestampType):
@@ -290,21 +311,22 @@ def _number(frame: DataFrame, name: str) -> Column:
     return time
 
 
-def _check_frames(left: Any, right: Any) -> None:
+def check_frames(left: Any, right: Any, what: str, in_process: str) -> None:
+    """Reject anything but two DataFrames of one kind."""
     for side, frame in (("left", left), ("right", right)):
         if not hasattr(frame, "isStreaming") or not hasattr(frame, "mapInArrow"):
             raise PenstockError(
-                f"bounded_join takes Spark DataFrames; {side} is a {type(frame).__name__}. In process, "
-                "use penstock.WindowJoin."
+                f"{what} takes Spark DataFrames; {side} is a {type(frame).__name__}. In process, "
+                f"use {in_process}."
             )
     if left.isStreaming != right.isStreaming:
         raise PenstockError(
-            "bounded_join takes two streaming or two batch DataFrames, not one of each. Spark joins a stream "
+            f"{what} takes two streaming or two batch DataFrames, not one of each. Spark joins a stream "
             "with a table without state."
         )
 
 
-def _told_as(kind: T.DataType) -> T.DataType:
+def event_time_type(kind: T.DataType) -> T.DataType:
     """Return the type of the time column of evictions."""
     if isinstance(kind, T.DateType):
         return T.TimestampNTZType()

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.joins.kinds import kind_of
+from penstock.spark.runtime.delta_table import is_delta, read_delta
 from penstock.spark.runtime.figures import SIDES
 from penstock.spark.runtime.join_bucket import EVENT, LEFT, RESULT, RIGHT, STREAM
 from penstock.spark.runtime.join_schema import (
@@ -59,7 +60,7 @@ def reconcile(
     ----------
     archive
         The rows that were evicted, dropped, late or undecided: a DataFrame, or the archive path of
-        `write_split`.
+        `write_split`, with Parquet files or a Delta table.
     left, right
         The complete input of both streams, as batch DataFrames.
     on, time, within, suffixes, unit, how
@@ -203,13 +204,14 @@ def _opened(given: Any, option: str, beside: DataFrame) -> DataFrame:
     if not isinstance(given, str | os.PathLike):
         _check_batch(given, option)
         return given
+    spark, path = beside.sparkSession, os.fspath(given)
     try:
-        frame = beside.sparkSession.read.parquet(os.fspath(given))
+        frame = read_delta(spark, path) if is_delta(spark, path) else spark.read.parquet(path)
         frame.columns  # noqa: B018 (a remote session looks only now)
         return frame
     except AnalysisException as error:
         raise PenstockError(
-            f"{option}={os.fspath(given)!r} cannot be read as Parquet: {str(error).splitlines()[0]}"
+            f"{option}={path!r} cannot be read as Parquet: {str(error).splitlines()[0]}"
         ) from error
 
 

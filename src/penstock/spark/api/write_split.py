@@ -12,13 +12,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, hint
+from penstock.spark.runtime.delta_table import BATCH, DeltaSink, exists, is_delta, read_delta, require_delta
 from penstock.spark.runtime.join_bucket import AT, EVENT, RESULT, STREAM
 from penstock.spark.runtime.join_schema import ARCHIVED, quoted
 from penstock.spark.runtime.packed_output import PackedOutput, packed_output, unpacked
 
-BATCH = "batch"  # the folders of a path are batch=0, batch=1, ...
+FORMATS = ("parquet", "delta")
 Sink = str | os.PathLike[str] | Callable[[DataFrame, int], None]
+Target = str | DeltaSink | Callable[[DataFrame, int], None]  # text is a folder of batch=0, batch=1, ...
 
 
 def write_split(
@@ -26,25 +28,30 @@ def write_split(
     *,
     results: Sink,
     archive: Sink,
+    format: str = "parquet",
     checkpoint: str | os.PathLike[str] | None = None,
     trigger: Mapping[str, Any] | str | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
     """Start a query that writes the results of a join to one sink, and the rows it lost to another.
 
-    A batch that is rerun after a crash leaves one copy: each batch has its own folder, which is overwritten.
-    Read as a whole, a path has the additional column `batch`.
+    A batch that is rerun after a crash leaves one copy: as Parquet, each batch has its own folder, which is
+    overwritten; a Delta table skips a batch that it has. Read as a whole, a path has the additional column
+    `batch`.
 
     Parameters
     ----------
     stream
         A streaming `bounded_join(..., emit="all")`.
     results
-        A path for Parquet files, or a function of a DataFrame and the batch number. It gets the columns of
-        the join. After a crash, a function may be called twice with the same number.
+        A path, or a function of a DataFrame and the batch number. It gets the columns of the join. After a
+        crash, a function may be called twice with the same number.
     archive
         The same for the rows that were evicted, dropped or late. `_event` says which of these, `_stream` is
         the side of the row, and `_at` the time at which it happened. See `reconcile`.
+    format
+        What paths are: `"parquet"` for folders of Parquet files, `"delta"` for tables of Delta Lake, which
+        the session must have.
     checkpoint
         The folder for the progress and state of the query.
     trigger
@@ -94,13 +101,14 @@ def write_split(
     <BLANKLINE>
     """
     _check_stream(stream)
-    sinks = _sink(results, "results", stream), _sink(archive, "archive", stream)
-    if isinstance(sinks[0], str) and sinks[0] == sinks[1]:
-        raise PenstockError(f"results and archive are the same path, {sinks[0]!r}; give two different ones.")
+    if format not in FORMATS:
+        raise PenstockError(f"format={format!r} is not known{hint(format, FORMATS)}")
+    given = _sink(results, "results", stream), _sink(archive, "archive", stream)
+    if isinstance(given[0], str) and given[0] == given[1]:
+        raise PenstockError(f"results and archive are the same path, {given[0]!r}; give two different ones.")
     place = os.fspath(checkpoint) if checkpoint is not None else None
-    for sink in sinks:
-        if isinstance(sink, str):
-            _refuse_foreign_batches(stream, sink, place, query_name)
+    kept = _kept_checkpoint(stream, place, query_name)
+    sinks = _target(given[0], stream, kept, format), _target(given[1], stream, kept, format)
     output = packed_output(stream)
     if output is None:  # something was done to the output of the join
         writer = stream.writeStream.foreachBatch(_splitter(*sinks, _parts_of_rows))
@@ -147,11 +155,7 @@ def _parts_of_blobs(output: PackedOutput) -> Parts:
     return parts
 
 
-def _splitter(
-    results: str | Callable[[DataFrame, int], None],
-    archive: str | Callable[[DataFrame, int], None],
-    parts: Parts,
-) -> Callable[[DataFrame, int], None]:
+def _splitter(results: Target, archive: Target, parts: Parts) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch`."""
 
     def split(batch: DataFrame, number: int) -> None:
@@ -171,9 +175,11 @@ def _splitter(
     return split
 
 
-def _write(rows: DataFrame, number: int, sink: str | Callable[[DataFrame, int], None]) -> None:
+def _write(rows: DataFrame, number: int, sink: Target) -> None:
     """Write the rows of a batch to their sink; without rows, an empty file that has the columns."""
-    if callable(sink):
+    if isinstance(sink, DeltaSink):
+        sink.append(rows, number)
+    elif callable(sink):
         sink(rows, number)
     else:
         rows.write.mode("overwrite").parquet(f"{sink.rstrip('/')}/{BATCH}={number}")
@@ -208,32 +214,56 @@ def _sink(given: Any, option: str, stream: DataFrame) -> str | Callable[[DataFra
     clash = [name for name in stream.columns if name.lower() == BATCH]
     if clash:
         raise PenstockError(
-            f"The join has a column {clash[0]!r}, but {option} writes each batch to a folder '{BATCH}=...', "
-            "which would replace it on reading. Rename the column, or give a function."
+            f"The join has a column {clash[0]!r}, but {option} keeps the number of the batch in a column "
+            f"{BATCH!r}. Rename the column, or give a function."
         )
     return os.fspath(given)
 
 
-def _refuse_foreign_batches(
-    stream: DataFrame, path: str, checkpoint: str | None, query_name: str | None
-) -> None:
-    """Reject a new query, which starts at batch 0, on a path with the batches of another query."""
-    spark = stream.sparkSession
+def _kept_checkpoint(stream: DataFrame, checkpoint: str | None, query_name: str | None) -> str | None:
+    """Return the checkpoint from which the query can be restarted, if there is one."""
     if checkpoint is None:
-        general = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-        checkpoint = f"{general}/{query_name}" if general and query_name else None
-    # Spark logs a page of warnings if it reads one missing path, but not if it reads two.
-    try:
-        if checkpoint is not None and spark.read.text([f"{checkpoint.rstrip('/')}/metadata"] * 2).head(1):
-            return  # the query continues
-    except AnalysisException:
-        pass
-    try:
-        names = spark.read.parquet(path, path).columns
-    except AnalysisException:
-        return  # the path does not exist
-    if BATCH in names:
+        general = stream.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
+        return f"{general}/{query_name}" if general and query_name else None
+    return checkpoint
+
+
+def _target(
+    sink: str | Callable[[DataFrame, int], None], stream: DataFrame, checkpoint: str | None, format: str
+) -> Target:
+    """Return what to write to; reject a path that holds something else."""
+    if callable(sink):
+        return sink
+    spark = stream.sparkSession
+    delta = format == "delta"
+    if delta:
+        require_delta(spark, "format='delta' was given")
+    there = is_delta(spark, sink)
+    if there and not delta:
+        raise PenstockError(f"{sink!r} is a Delta table; give format='delta', or another path.")
+    if delta and not there and _columns(spark, sink, False):
         raise PenstockError(
-            f"{path!r} holds the batches of another query; a query with a new checkpoint would overwrite "
-            "them. Give another path, or the checkpoint of that query."
+            f"{sink!r} holds Parquet files that are no Delta table; give another path, or format='parquet'."
+        )
+    _refuse_foreign_batches(spark, sink, checkpoint, there)
+    return DeltaSink(sink, checkpoint) if delta else sink
+
+
+def _columns(spark: Any, path: str, delta: bool) -> list[str]:
+    """Return the columns of what is at a path; none if there is nothing."""
+    try:  # of two paths, for Spark logs a page of warnings if it reads one that is missing
+        return list((read_delta(spark, path) if delta else spark.read.parquet(path, path)).columns)
+    except AnalysisException:
+        return []
+
+
+def _refuse_foreign_batches(spark: Any, path: str, checkpoint: str | None, delta: bool) -> None:
+    """Reject a new query, which starts at batch 0, on a path with the batches of another query."""
+    if checkpoint is not None and exists(spark, f"{checkpoint.rstrip('/')}/metadata"):
+        return  # the query continues
+    if BATCH in _columns(spark, path, delta):
+        would = "add its own to them" if delta else "overwrite them"
+        raise PenstockError(
+            f"{path!r} holds the batches of another query; a query with a new checkpoint would {would}. "
+            "Give another path, or the checkpoint of that query."
         )

@@ -194,10 +194,11 @@ class PipelineMonitor:
                 self._tell({"state": self.state})
             self._news.notify_all()
 
-    def serve(self, port: int = 0, address: str = "127.0.0.1") -> Dashboard:
+    def serve(self, port: int = 0, address: str = "127.0.0.1", page: Dashboard | None = None) -> Dashboard:
         """Serve a live page of the metrics, by default on this machine only; see `url` of the result.
 
-        The page is read-only. It ends with the monitor's block, or when it is closed.
+        The page is read-only. It ends with the monitor's block, or when it is closed. With `page`, the page
+        of another monitor, this query is shown there as well.
 
         >>> import urllib.request
         >>> from penstock.spark.monitor.pipeline import PipelineMonitor
@@ -207,12 +208,13 @@ class PipelineMonitor:
         True
         """
         board = Board(self.name)
-        served = Dashboard(board, port, address)
+        served = Dashboard((), port, address) if page is None else page
         with self._news:
             for each in self._totals.history:
                 board.post(self._told(each))
             self._boards.append(board)
-        self._open.callback(served.close)
+        served.add(board)
+        self._open.callback(board.close if page is not None else served.close)
         return served
 
     def _told(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,11 @@ from penstock.spark.runtime.run import in_buckets
 ORDER, SORT = "_penstock_order", "_penstock_sort"
 
 
-def in_one(prepared: list[DataFrame], spec: StreamsSpec) -> DataFrame:
-    """All streams sorted by time within their bucket; columns have the number of their stream before them."""
+def in_one(prepared: list[DataFrame], spec: StreamsSpec, last_first: bool = False) -> DataFrame:
+    """All streams sorted by time within their bucket; columns have the number of their stream before them.
+
+    `last_first` puts the rows of the last stream before the others of the same time.
+    """
     hidden = [(*spec.codes(side), *spec.checks(side)) for side in range(len(prepared))]
     carried = [
         [name for name in frame.columns if name not in (BUCKET, *mine)]
@@ -42,7 +45,8 @@ def in_one(prepared: list[DataFrame], spec: StreamsSpec) -> DataFrame:
         part = frame.select(*columns)
         both = part if both is None else both.unionAll(part)
     assert both is not None
-    return in_buckets(both, spec.buckets, SORT, SIDE, ORDER)
+    side_order = F.col(SIDE).desc() if last_first else F.col(SIDE)
+    return in_buckets(both, spec.buckets, SORT, side_order, ORDER)
 
 
 def _sortable(spec: StreamsSpec, prepared: list[DataFrame]) -> T.DataType:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE, LOG_UNDECIDED
 from penstock.engine.store import STEPS
-from penstock.errors import SnapshotError
+from penstock.errors import PenstockError, SnapshotError
 from penstock.joins.stream import StreamState
 from penstock.payload import row_bytes
 from penstock.snapshots.encoding import Buffer
@@ -48,6 +48,8 @@ TOTALS = "results", "expired", "dropped", "late", "released", "unmatched", "unde
 ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
+WEIGHT, SMALLEST, SAMPLED = "_weight", "_t", "_sampled"  # of results of a policy that weighs them
+DRAWS = 44  # bits for the draws of a bucket; the others are for its number
 
 
 class JoinBucket(Bucket):
@@ -98,13 +100,13 @@ class JoinBucket(Bucket):
             columns = {name.removeprefix(f"{side}_"): own[name] for name in carried}
             columns |= {name: own[name] for name in hidden}
             table = with_time(pa.table(columns), mine.time, self.spec.dtype)
-            blobs.append((side, table.filter(self._comes_in(side, table))))
+            blobs.append((side, self._wanted(side, table)))
         skipped = rows.num_rows - sum(table.num_rows for _, table in blobs)
         return self.process(PackedBatch(blobs, skipped=skipped))
 
-    def _comes_in(self, side: int, table: pa.Table) -> pa.ChunkedArray:
-        """Which rows of a batch DataFrame are processed."""
-        return is_usable(table, self.spec.codes(side))
+    def _wanted(self, side: int, table: pa.Table) -> pa.Table:
+        """The rows of a batch DataFrame that are not skipped."""
+        return table.filter(is_usable(table, self.spec.codes(side)))
 
     def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Any:
         """Process arrivals; what expires by the watermark has left before."""
@@ -120,6 +122,12 @@ class JoinBucket(Bucket):
         old, fresh = self.state, self.spec.start()
         if old.config == fresh.config:
             return False
+        if fresh.config.policy.weighs_results:
+            raise PenstockError(
+                f"A query with policy={fresh.config.policy.name!r} continues only under the same policy, "
+                "budget, seed and options: the rows in its state were not drawn for others, so their results "
+                "would have wrong weights. Give the old ones, or start with a new checkpoint."
+            )
         log, times = self._take_over(old, fresh)
         self.state = fresh
         self._unreported += self._archive(log, 0, times)
@@ -193,6 +201,18 @@ class JoinBucket(Bucket):
             self.state.advance(*(micro if side.watermark else None for side in self.spec.sides))
             self.watermark = watermark
 
+    def _follow_others(self, latest: dict[int, float], clock: Any) -> bool:
+        """Let the streams advance as far as they have come in any bucket; whether they may have."""
+        reached: list[Any] = [None, None]
+        for side, mine in enumerate(self.spec.sides):
+            if side in latest and not mine.watermark:
+                time = int(latest[side]) if self.spec.dtype == "int64" else latest[side]
+                reached[side] = max(time - clock.behind[side].item(), clock.progress[side].item())
+        if reached == [None, None]:
+            return False
+        self.state.advance(*reached)
+        return True
+
     def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
         """The results as tables; `tables` has the rows of each stream."""
         pairs = out.pairs
@@ -200,11 +220,22 @@ class JoinBucket(Bucket):
             part = pairs[start : start + CHUNK]
             left = tables[LEFT].take(pa.array(part[:, LEFT]))
             right = tables[RIGHT].take(pa.array(part[:, RIGHT]))
+            weights = self._weights(out, start, start + len(part)) if self.spec.weighs else None
             if self.spec.hashed:
                 same = pc.equal(left[CHECK], right[CHECK])
                 if not pc.all(same).as_py():
                     left, right = left.filter(same), right.filter(same)
-            yield self._joined(left, right)
+                    weights = None if weights is None else weights.filter(same)
+            results = self._joined(left, right)
+            for name in weights.column_names if weights is not None else ():
+                results = results.append_column(name, weights[name])
+            yield results
+
+    def _weights(self, out: Any, start: int, stop: int) -> pa.Table:
+        """The number of exact results that each result stands for, and which of its rows was kept."""
+        t = out.t[start:stop]
+        sampled = out.kept[start:stop].astype(np.int64) + (self.spec.number << DRAWS)
+        return pa.table({WEIGHT: 1.0 / t, SMALLEST: t, SAMPLED: sampled})
 
     def _joined(self, left: pa.Table, right: pa.Table) -> pa.Table:
         """Key columns once, then left, then right; the later of the two times if it is wanted."""
@@ -225,7 +256,7 @@ class JoinBucket(Bucket):
         tables = []
         for side in range(len(self.spec.sides)):
             told = log[(log[:, 1] == side) & np.isin(log[:, 0], list(EVENTS))]
-            told = told[_said_once(told)]
+            told = self._standing(told)
             if len(told) == 0:
                 continue
             rows = self.payload_tables[side].take(told[:, 2])
@@ -234,6 +265,10 @@ class JoinBucket(Bucket):
                 when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
             tables.append(self._lost(side, rows, [EVENTS[kind] for kind in told[:, 0].tolist()], when))
         return tables
+
+    def _standing(self, log: np.ndarray) -> np.ndarray:
+        """The entries of one stream that the archive has."""
+        return log
 
     def _lost(self, side: int, rows: pa.Table, events: list[str], when: np.ndarray) -> pa.Table:
         """Return rows of a side as the archive has them."""
@@ -326,12 +361,6 @@ class JoinBucket(Bucket):
         parts = [whole[first:last] for first, last in pairwise(ends.tolist())]
         bucket.payload_tables = [PayloadTable(from_blob(part) if part else None) for part in parts]
         return bucket
-
-
-def _said_once(log: np.ndarray) -> np.ndarray:
-    """Which entries of one stream stand: a row that was evicted or dropped is undecided for that reason."""
-    doubtful = log[:, 0] == LOG_UNDECIDED
-    return ~(doubtful & np.isin(log[:, 2], log[~doubtful, 2]))
 
 
 def latest(times: list[pa.ChunkedArray], watermark: int) -> pa.ChunkedArray:

@@ -84,9 +84,21 @@ def times_of(left: DataFrame, right: DataFrame, time: Any, unit: str) -> tuple[t
     if None in families or families[0] != families[1]:
         raise ColumnError(
             f"time takes two columns of timestamps, of dates or of numbers; {names[0]!r} is "
-            f"{kinds[0].simpleString()} and {names[1]!r} is {kinds[1].simpleString()}. Cast one of them."
+            f"{kinds[0].simpleString()} and {names[1]!r} is {kinds[1].simpleString()}. "
+            + _cast_advice(names, families)
         )
     return names, *scale_of(kinds, unit)
+
+
+def _cast_advice(names: Sequence[str], families: Sequence[str | None]) -> str:
+    """Return which of two time columns to cast."""
+    wrong = [
+        (name, side) for name, side, family in zip(names, SIDES, families, strict=True) if family is None
+    ]
+    if not wrong:
+        return "Cast one of them to the type of the other."
+    what = "both" if len(wrong) == 2 else f"{wrong[0][0]!r} of the {wrong[0][1]} stream"
+    return f"Cast {what}, for example with to_timestamp."
 
 
 def scale_of(kinds: Sequence[T.DataType], unit: str) -> tuple[str, str]:

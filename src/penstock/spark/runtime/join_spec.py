@@ -59,6 +59,11 @@ class StreamsSpec(Spec):
     emit: str
 
     @property
+    def weighs(self) -> bool:
+        """Whether results have weights."""
+        return False
+
+    @property
     @abstractmethod
     def streams(self) -> tuple[str, ...]:
         """The names of the streams."""
@@ -132,6 +137,12 @@ class JoinSpec(StreamsSpec):
     key_types: tuple[str, ...] = ()  # in which keys are compared
     key_words: str = ""  # how, where that has changed since states were first written
     column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
+    number: int = 0  # of the bucket
+
+    @property
+    def weighs(self) -> bool:
+        """Whether results have weights."""
+        return self.join.policy.weighs_results
 
     @property
     def kind(self) -> type[JoinBucket]:  # type: ignore[override]
@@ -185,7 +196,7 @@ class JoinSpec(StreamsSpec):
     def of_bucket(self, number: int) -> Self:
         """The same with the seed of one bucket: each draws numbers of its own."""
         return dataclasses.replace(
-            self, join=dataclasses.replace(self.join, seed=seed_of(self.join.seed, number))
+            self, join=dataclasses.replace(self.join, seed=seed_of(self.join.seed, number)), number=number
         )
 
     def start(self) -> StreamState:

@@ -104,7 +104,7 @@ def many_times_of(streams: Streams, time: Any, unit: str) -> tuple[dict[str, str
         )
         raise ColumnError(
             "time takes columns that are all timestamps, all dates or all numbers; "
-            f"{told}. Cast some of them."
+            f"{told}. Cast {'all' if families == {None} else 'some'} of them."
         )
     return columns, *scale_of(list(kinds.values()), unit)
 

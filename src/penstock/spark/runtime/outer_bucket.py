@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.join_loop import LOG_UNDECIDED
 from penstock.joins.state import Output
 from penstock.spark.runtime.join_bucket import CHUNK, LEFT, RIGHT, JoinBucket, latest
 from penstock.spark.runtime.packer import CHECK, TIME, PackedBatch, is_usable
@@ -24,12 +25,13 @@ class OuterBucket(JoinBucket):
     def __init__(self, spec: Any, state: Any = None) -> None:
         super().__init__(spec, state)
         self._alone: list[tuple[int, pa.Table]] = []  # rows of this batch without a key or a time
+        self._latest_of: dict[int, float] = {}  # how far each stream has come in any bucket
         self._newly_undecided = 0  # when the bucket adapted, reported with the next batch
 
     def process(self, batch: PackedBatch, quiet: bool = False) -> Iterator[pa.Table]:
         """Run a batch; rows without a key come out at once."""
         self._alone = []
-        unreported = self._unreported
+        unreported, self._latest_of = self._unreported, batch.latest_of
         rows = super().process(batch, quiet)
         self.figures.undecided += self._newly_undecided
         self._newly_undecided = 0
@@ -64,17 +66,21 @@ class OuterBucket(JoinBucket):
         As in Spark, rows behind the watermark of the batch before are late, those behind this one's are not.
         """
         out = self.state.process(*columns, collect=collect, log=True)
-        if watermark < 0:
-            return out
         self._follow_watermark(watermark)
+        if not self._follow_others(self._latest_of, self.state.flow) and watermark < 0:
+            return out
         rest = self.state.process(*(column[:0] for column in columns), collect=collect, log=True)
         parts = zip(_parts(out), _parts(rest), strict=True)
         return Output(*(np.concatenate(both) for both in parts))
 
-    def _comes_in(self, side: int, table: pa.Table) -> pa.ChunkedArray:
-        """Which rows of a batch DataFrame are processed: all of a preserved side."""
-        usable = super()._comes_in(side, table)
-        return pc.or_(usable, pa.scalar(True)) if self.spec.join.kind.preserved[side] else usable
+    def _wanted(self, side: int, table: pa.Table) -> pa.Table:
+        """The rows of a batch DataFrame that are processed: all of a preserved side."""
+        return table if self.spec.join.kind.preserved[side] else super()._wanted(side, table)
+
+    def _standing(self, log: np.ndarray) -> np.ndarray:
+        """A row that was evicted or dropped is undecided for that reason, and told once."""
+        doubtful = log[:, 0] == LOG_UNDECIDED
+        return log[~(doubtful & np.isin(log[:, 2], log[~doubtful, 2]))]
 
     def _take_in(self, side: int, table: pa.Table | None) -> tuple[np.ndarray, ...]:
         """Put aside the rows that cannot match."""

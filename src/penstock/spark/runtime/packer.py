@@ -98,11 +98,32 @@ class ArrivalPacking(Packing):
     def divide(self, table: pa.Table) -> Divided:
         """Divide the rows that can be used."""
         table = with_time(table, self.time, self.dtype)
-        if self.preserved:
-            return Divided(by_bucket(table, len(self.labels)))
         usable = is_usable(table, self.codes)
+        latest = _latest(table.filter(usable)[TIME]) if self.clocks else UNKNOWN
+        if self.preserved:
+            return Divided(by_bucket(table, len(self.labels)), latest=latest)
         skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
-        return Divided(by_bucket(table.filter(usable) if skipped else table, len(self.labels)), skipped)
+        table = table.filter(usable) if skipped else table
+        return Divided(by_bucket(table, len(self.labels)), skipped, latest)
+
+
+@dataclass(frozen=True)
+class AsofPacking(ArrivalPacking):
+    """For as-of joins: all buckets are told how far each stream has come, and left rows are all kept."""
+
+    @property
+    def to_all(self) -> bool:
+        """True."""
+        return True
+
+    def divide(self, table: pa.Table) -> Divided:
+        """Divide the rows; the bucket answers left rows without a key or a time at once."""
+        table = with_time(table, self.time, self.dtype)
+        usable, count = is_usable(table, self.codes), table.num_rows
+        arrivals = table.filter(usable)
+        latest = _latest(arrivals[TIME])
+        table = table if self.side == 0 else arrivals
+        return Divided(by_bucket(table, len(self.labels)), count - table.num_rows, latest)
 
 
 @dataclass(frozen=True)
@@ -273,6 +294,7 @@ class PackedBatch:
     watermark: int = -1  # in milliseconds
     skipped: int = 0
     latest: float | None = None  # the largest time that the packers of all buckets have seen
+    latest_of: dict[int, float] = field(default_factory=dict)  # the same for each input
 
     @classmethod
     def gather(cls, rows: Iterator[Any], watermark: int = -1) -> PackedBatch:
@@ -280,11 +302,16 @@ class PackedBatch:
         wanted = (SIDE, TASK, PIECE, SKIPPED, LATEST, BLOB)
         pieces = [tuple(row[name] for name in wanted) for row in rows]
         pieces.sort(key=lambda piece: piece[:3])
+        latest_of: dict[int, float] = {}
+        for side, *_, latest, _ in pieces:
+            if _is_known(latest):
+                latest_of[side] = max(latest, latest_of.get(side, latest))
         return cls(
             blobs=[(side, bytes(blob)) for side, *_, blob in pieces],
             watermark=int(watermark),
             skipped=sum(skipped for *_, skipped, _, _ in pieces),
-            latest=max((latest for *_, latest, _ in pieces if _is_known(latest)), default=None),
+            latest=max(latest_of.values(), default=None),
+            latest_of=latest_of,
         )
 
     def table(self, side: int = 0) -> pa.Table | None:
@@ -310,6 +337,7 @@ class PackedBatch:
                 "watermark": self.watermark,
                 "skipped": self.skipped,
                 "latest": self.latest,
+                "latest_of": sorted(self.latest_of.items()),
             }
         ).encode()
         return [struct.pack("<Q", len(head)), head, *(blob for _, blob in self.blobs)]
@@ -324,7 +352,8 @@ class PackedBatch:
             for side, size in head["blobs"]:
                 blobs.append((side, data[at : at + size]))
                 at += size
-            batch = cls(blobs, head["watermark"], head["skipped"], head.get("latest"))
+            latest_of = {int(side): float(latest) for side, latest in head.get("latest_of", [])}
+            batch = cls(blobs, head["watermark"], head["skipped"], head.get("latest"), latest_of)
         except Exception as error:
             raise SnapshotError(f"A batch in the log of a bucket cannot be read: {error}") from error
         if at != len(data):

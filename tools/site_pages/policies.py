@@ -1,23 +1,22 @@
-"""A hook of mkdocs: a page for every policy of the registry, when it wins and loses, and its measured curve.
+"""A page for every policy of the registry: when to use it, what it does and costs, and its measured curve.
 
 The curves are recall by budget on three streams: keys that come in bursts and not again, independent Zipf
 draws, which have no memory, and values that follow a trend (TOWER of the HEEB paper). They are measured when
-the pages are built; `PENSTOCK_DOCS=quick` leaves them out.
+the pages are built.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import os
+import re
 import textwrap
 from typing import Any
 
 import numpy as np
-from mkdocs.structure.files import File
 
 import penstock as ps
 from penstock.workloads import tower, zipf_pair
+from site_pages.pictures import STYLE, png
 
 BUDGETS = ("5 %", "10 %", "20 %", "40 %", "70 %")
 STREAMS = {
@@ -37,33 +36,28 @@ def bursts_of_keys(arrivals: int) -> tuple[dict[str, Any], dict[str, Any]]:
     return tuple({"key": key[side], "ts": np.flatnonzero(side)} for side in (left, ~left))  # type: ignore[return-value]
 
 
-def on_config(config: Any) -> Any:
-    """Give the pages their place in the navigation."""
-    pages = ["policies/index.md", *(f"policies/{kind.name}.md" for kind in ps.policies.registered())]
-    config.nav = [{"Policies": pages} if "Policies" in entry else entry for entry in config.nav]
-    return config
+def navigation() -> list[Any]:
+    """The list of all policies, a page each, and how to write one."""
+    pages = [f"policies/{kind.name}.md" for kind in ps.policies.registered("any")]
+    return ["policies/index.md", *pages, {"Writing a policy": "writing-a-policy.md"}]
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Add the pages and pictures, which exist in memory only."""
-    tables = measured()
-    kinds = ps.policies.registered()
+def pages(quick: bool = False) -> dict[str, str | bytes]:
+    """Pages and pictures by their paths; `quick` measures nothing."""
+    tables = {} if quick else measured()
+    kinds = ps.policies.registered("any")
     made: dict[str, str | bytes] = {"policies/index.md": index(kinds, tables)}
     for kind in kinds:
         made[f"policies/{kind.name}.md"] = page(kind, tables)
         picture = curve(kind.name, tables)
         if picture is not None:
             made[f"policies/{kind.name}.png"] = picture
-    for path, content in made.items():
-        files.append(File.generated(config, path, content=content))
-    return files
+    return made
 
 
 def measured() -> dict[str, Any]:
     """Recall by policy and budget, on each stream."""
     tables: dict[str, Any] = {}
-    if os.environ.get("PENSTOCK_DOCS") == "quick":
-        return tables
     for name, make in STREAMS.items():
         (left, right), within = make()
         names = [kind.name for kind in ps.policies.registered() if not kind.needs_model]
@@ -77,14 +71,26 @@ def index(kinds: Any, tables: dict[str, Any]) -> str:
     lines = [
         "# Policies",
         "",
-        "Recall is at 20 % of what the exact join keeps, on three streams. Each page says when its policy "
-        "wins and when it loses, and shows the whole curve.",
+        "A policy decides which tuple is evicted when memory is full. `auto` is the default. "
+        "[Choosing](../choosing.md) starts from what you know of your stream.",
         "",
+        "| policy | what it does | use it when |",
+        "|---|---|---|",
+        *(f"| [{kind.name}]({kind.name}.md) | {kind.summary} | {kind.wins} |" for kind in kinds),
     ]
-    lines += ["| policy | what it does | " + " | ".join(tables) + " |", "|---|---|" + "---|" * len(tables)]
-    for kind in kinds:
-        recalls = [recall_of(table, kind.name) for table in tables.values()]
-        lines.append(f"| [{kind.name}]({kind.name}.md) | {kind.summary} | " + " | ".join(recalls) + " |")
+    if tables:
+        lines += [
+            "",
+            "## Measured",
+            "",
+            "Recall at 20 % of what the exact join keeps, on three streams. Each page shows the whole curve.",
+            "",
+            "| policy | " + " | ".join(tables) + " |",
+            "|---|" + "---|" * len(tables),
+        ]
+        for kind in (each for each in kinds if each.joins):
+            recalls = [recall_of(table, kind.name) for table in tables.values()]
+            lines.append(f"| [{kind.name}]({kind.name}.md) | " + " | ".join(recalls) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -99,34 +105,46 @@ def page(kind: Any, tables: dict[str, Any]) -> str:
     """What there is to know of one policy."""
     text = textwrap.dedent(kind.__doc__ or "")
     first, _, rest = text.partition("\n")
-    idea = (first + "\n" + textwrap.dedent(rest)).partition(">>>")[0].strip()
-    lines = [f"# {kind.name}", "", f"*{kind.summary[0].upper()}{kind.summary[1:]}.*", "", idea, ""]
+    idea = (first + "\n" + textwrap.dedent(rest)).partition(">>>")[0]
+    idea = re.sub(r"\n(Parameters|Examples)\n-+\n.*", "", idea, flags=re.DOTALL).strip()
+    lines = [
+        f"# {kind.name}", "", f"*{sentence(kind.summary)}*", "",
+        '!!! tip "Use it when"', "", f"    {sentence(kind.wins)}", "",
+        '!!! warning "Not when"', "", f"    {sentence(kind.loses)}", "",
+        "## How it works", "", idea, "",
+        f"The class is [`{kind.__name__}`][penstock.policies.{kind.__name__}].", "",
+    ]  # fmt: skip
     fields = dataclasses.fields(kind)
     if fields:
         lines += ["## Options", "", "| option | default |", "|---|---|"]
         lines += [f"| `{each.name}` | `{each.default!r}` |" for each in fields]
-        example = f"{kind.name}:{fields[0].name}=..."
-        lines += ["", f'By name with options: `policy="{example}"`.', ""]
+        plain = next((each for each in fields if isinstance(each.default, int | float | str)), None)
+        if plain is not None:
+            lines += ["", f'By name with options: `policy="{kind.name}:{plain.name}={plain.default}"`.', ""]
     yes = {True: "yes", False: "no"}
     lines += [
         "## What it can do", "", "| property | |", "|---|---|",
         f"| cost | {kind.cost} |",
+        f"| joins of two streams | {yes[kind.joins]} |",
+        f"| joins of many streams | {yes[kind.joins and kind.many]} |",
+        f"| lookups | {yes[kind.caches]} |",
         f"| may refuse the newcomer | {yes[kind.selective]} |",
         f"| one pool for all streams | {yes[kind.unified]} |",
-        f"| joins of many streams | {yes[kind.many]} |",
-        f"| lookups | {yes[kind.caches]} |",
         f"| budgets in bytes | {yes[kind.counts_bytes]} |",
         f"| candidate of `auto` by default | {tried_in(kind)} |",
         f"| paper | {kind.paper or '–'} |", "",
-        "## When it wins, and when it loses", "",
-        f"- **It wins** when {kind.wins}.", f"- **It loses** when {kind.loses}.", "",
     ]  # fmt: skip
-    if tables:
-        lines += ["Measured:", ""]
-    lines += [standing(kind.name, name, table) for name, table in tables.items()]
-    if any(kind.name in table.index for table in tables.values()):
-        lines += ["", f"![recall of {kind.name} by budget, the other policies in grey]({kind.name}.png)"]
+    if tables and kind.joins:
+        lines += ["## Measured", ""]
+        lines += [standing(kind.name, name, table) for name, table in tables.items()]
+        if any(kind.name in table.index for table in tables.values()):
+            lines += ["", f"![recall of {kind.name} by budget, the other policies in grey]({kind.name}.png)"]
     return "\n".join(lines) + "\n"
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def tried_in(kind: Any) -> str:
@@ -151,21 +169,20 @@ def standing(policy: str, stream: str, table: Any, budget: str = "20 %") -> str:
 
 def curve(policy: str, tables: dict[str, Any]) -> bytes | None:
     """The recall of a policy by budget, the others behind it in grey."""
+    if not any(policy in table.index for table in tables.values()):
+        return None
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    if not any(policy in table.index for table in tables.values()):
-        return None
-    figure = Figure(figsize=(10, 3), layout="constrained")
-    FigureCanvasAgg(figure)
-    for ax, (name, table) in zip(figure.subplots(1, len(tables)), tables.items(), strict=True):
-        for other, row in table.iterrows():
-            mine = other == policy
-            style = {"color": "#1f5fa8", "lw": 2.2, "marker": "o"} if mine else {"color": "0.8", "lw": 1}
-            ax.plot(range(len(row)), row.to_numpy(float), zorder=2 if mine else 1, **style)
-        ax.set_xticks(range(len(table.columns)), [str(each) for each in table.columns])
-        ax.set(title=name, xlabel="budget", ylabel="recall", ylim=(0, 1.02))
-        ax.spines[["top", "right"]].set_visible(False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 2.8))
+        FigureCanvasAgg(figure)
+        for ax, (name, table) in zip(figure.subplots(1, len(tables)), tables.items(), strict=True):
+            for other, row in table.iterrows():
+                mine = other == policy
+                style = {"color": "#3f87d9", "lw": 2.2, "marker": "o"} if mine else {"color": "#80848860"}
+                ax.plot(range(len(row)), row.to_numpy(float), zorder=2 if mine else 1, **style)
+            ax.set_xticks(range(len(table.columns)), [str(each) for each in table.columns])
+            ax.set(title=name, xlabel="budget", ylabel="recall", ylim=(0, 1.02))
+        return png(figure)
