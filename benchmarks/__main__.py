@@ -11,13 +11,27 @@ import numba
 import numpy as np
 from rich.console import Console
 
-from benchmarks import asof, growth, heeb, hot, linked, lookup, offline, patterns, queues, spark, startup
+from benchmarks import (
+    asof,
+    growth,
+    heeb,
+    hot,
+    kinds,
+    linked,
+    lookup,
+    offline,
+    patterns,
+    queues,
+    spark,
+    startup,
+)
 
 SUITES = {
     "asof": asof.run,
     "growth": growth.run,
     "hot": hot.run,
     "heeb": heeb.run,
+    "kinds": kinds.run,
     "linked": linked.run,
     "lookup": lookup.run,
     "offline": offline.run,

@@ -128,7 +128,7 @@ def test_bad_calls_are_refused_before_any_work(spark: Any, stream_of: Any, tmp_p
         (frame, frame, {"on": "key"}, "no column 'key'; did you mean 'k'"),
         (frame, frame, {"on": [("k", "s")]}, "different types"),
         (frame, frame, {"time": "s"}, "timestamps"),
-        (frame, frame, {"how": "left"}, "inner"),
+        (frame, frame, {"how": "lefty"}, "did you mean 'left'"),
         (frame, frame, {"emit": "everything"}, "emit"),
         (frame, frame, {"policy": "gjd"}, "did you mean 'gdj'"),
         (frame, frame, {"within": -1}, "not negative"),

@@ -110,11 +110,14 @@ def undisturbed(spark: Any, folder: Path, batches: list[tuple[list[str], ...]], 
     return spark.read.parquet(plan["output"])
 
 
-def check(spark: Any, folder: Path, files: int, rows: int, kills: int, longest: float) -> None:
+def check(
+    spark: Any, folder: Path, files: int, rows: int, kills: int, longest: float, **options: Any
+) -> None:
     """Kill a query this often, and compare."""
+    join = JOIN | options
     left = write_files(folder / "left", pieces(1, files, rows, "l"))
     right = write_files(folder / "right", pieces(2, files, rows, "r"))
-    plan = plan_of(folder / "killed", left, right, JOIN)
+    plan = plan_of(folder / "killed", left, right, join)
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     inside = run_with_kills(folder / "killed", plan, kills, longest, seed)
@@ -124,13 +127,22 @@ def check(spark: Any, folder: Path, files: int, rows: int, kills: int, longest: 
     read = [path for batch in batches for side in batch for path in side]
     assert len(read) == len(set(read)) == 2 * files
     print(f"{inside} of {kills} kills fell into the work of the query, which took {len(batches)} batches")
-    got, whole = spark.read.parquet(plan["output"]), undisturbed(spark, folder / "whole", batches, JOIN)
+    got, whole = spark.read.parquet(plan["output"]), undisturbed(spark, folder / "whole", batches, join)
     assert {row[0] for row in whole.select("_event").distinct().collect()} >= {"result", "evicted"}
     assert same_rows(got, whole)
 
 
 def test_killed_three_times(spark: Any, tmp_path: Path) -> None:
     check(spark, tmp_path, files=8, rows=300, kills=3, longest=2)
+
+
+def test_an_outer_join_is_killed_twice(spark: Any, tmp_path: Path) -> None:
+    check(spark, tmp_path, files=6, rows=300, kills=2, longest=2, how="full")
+
+
+@pytest.mark.soak
+def test_an_outer_join_is_killed_twenty_times(spark: Any, tmp_path: Path) -> None:
+    check(spark, tmp_path, files=60, rows=500, kills=20, longest=6, how="full")
 
 
 @pytest.mark.soak

@@ -15,7 +15,7 @@ from penstock.cli.output import (
     parts_of,
     warnings_in_one_line,
 )
-from penstock.cli.plan import budget_of_text, pair_of_names, window_of_text
+from penstock.cli.plan import How, Matches, budget_of_text, pair_of_names, window_of_text
 from penstock.cli.session import format_of, read, spark_session
 
 if TYPE_CHECKING:
@@ -54,12 +54,15 @@ def join(
         bool, typer.Option("--stream", help="Run as a streaming query, one file per batch.")
     ] = False,
     lateness: Annotated[str, typer.Option(help="How late rows of a stream may arrive.")] = "0 seconds",
+    how: How = "inner",
+    matches: Matches = "all",
     unit: Unit = "ms",
     master: Master = "local[2]",
     json: Json = None,
 ) -> None:
     """Join two files or folders on Spark in a fixed amount of memory."""
     from penstock import policies
+    from penstock.joins.kinds import kind_of
     from penstock.window import window_of
 
     sink = JsonOut(json)
@@ -67,6 +70,7 @@ def join(
         format_of(path)
     what, room = _what(on, time, within, unit), budget_of_text(budget)
     policies.get(policy)
+    kind_of(how, matches)
     with spark_session(master) as session:
         from pyspark.sql import Observation
 
@@ -85,6 +89,8 @@ def join(
                 budget=room,
                 policy=policy,
                 lateness=lateness,
+                how=how,
+                matches=matches,
                 emit="all" if archive else "results",
                 name=watch,
             )
@@ -96,8 +102,11 @@ def join(
     sink.write({name: figures[name] for name in figures if name != "buckets"} | estimate)
     if figures.get("advice"):
         sink.screen.print(figures["advice"])
+    alone = ""
+    if figures["unmatched"] or figures["undecided"]:
+        alone = f" and {figures['unmatched']:,} rows without a partner ({figures['undecided']:,} undecided)"
     sink.screen.print(
-        f"{figures['results']:,} results to {out}; {_share(recall)} of the exact join. "
+        f"{figures['results']:,} results{alone} to {out}; {_share(recall)} of the exact join. "
         f"Evicted: {figures['evicted_left']:,} left, {figures['evicted_right']:,} right. "
         f"Peak state: {figures['peak_bytes'] / 2**20:.1f} MiB."
     )
@@ -132,7 +141,9 @@ def run_batch(joined: Any, out: Path, archive: Path | None, watch: Any) -> dict[
     results = joined
     if archive:
         joined = joined.persist()  # so that the join runs once
-        results = joined.filter(functions.col("_event") == "result").drop("_event", "_stream", "_at")
+        from penstock.spark.api.write_split import result_columns
+
+        results = joined.filter(functions.col("_event") == "result").select(*result_columns(joined))
     results.write.mode("overwrite").parquet(str(out))
     if archive:
         joined.filter(functions.col("_event") != "result").write.mode("overwrite").parquet(str(archive))
@@ -172,18 +183,22 @@ def reconcile(
     results: Annotated[Path, typer.Option(help="The results of `penstock join`.", show_default=False)],
     archive: Annotated[Path, typer.Option(help="Its archive.", show_default=False)],
     out: Out,
+    how: How = "inner",
     unit: Unit = "ms",
     master: Master = "local[2]",
 ) -> None:
     """Compute exactly the results that a bounded join missed."""
+    from penstock.joins.kinds import kind_of
+
     for path in (left, right, results, archive):
         format_of(path)
     what = _what(on, time, within, unit)
+    kind_of(how, "all")
     with spark_session(master) as session:
         from penstock.spark import reconcile as missed_by
 
         frames = [read(session, path) for path in (left, right)]
-        missed = missed_by(str(archive), *frames, **what, results=str(results))
+        missed = missed_by(str(archive), *frames, **what, results=str(results), how=how)
         missed.write.mode("overwrite").parquet(str(out))
         count = session.read.parquet(str(out)).count()
     console().print(f"{count:,} missed results written to {out}.")

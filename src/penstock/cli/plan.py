@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from penstock.joins import Plan
 
 
+How = Annotated[str, typer.Option(help="Kind of join: inner, left, right, full, left_semi or left_anti.")]
+Matches = Annotated[str, typer.Option(help="Partners of a row: all, once (a left row one), or one-to-one.")]
+
+
 @errors_in_one_line
 @speaks("reading")
 def plan(
@@ -61,6 +65,8 @@ def plan(
         str, typer.Option(help="Process rows one by one (arrival) or by timestamp (tick).")
     ] = "arrival",
     seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
+    how: How = "inner",
+    matches: Matches = "all",
     unit: Annotated[str, typer.Option(help="Unit of numeric time columns.")] = "ms",
     json: Json = None,
     plot: Annotated[
@@ -92,6 +98,8 @@ def plan(
             allocation=allocation,
             step=step,
             seed=seed,
+            how=how,
+            matches=matches,
             unit=unit,
             progress=report,
         )

@@ -55,7 +55,7 @@ from penstock.engine.asof_index import (
 )
 from penstock.engine.evicted_keys import maybe_evicted, note_evicted
 from penstock.engine.hooks import arrive, changed, enter, make_room, match_some
-from penstock.engine.join_loop import LOG_EVICTED, LOG_EXPIRED, LOG_LATE, PAIRS, log
+from penstock.engine.join_loop import LOG_EVICTED, LOG_EXPIRED, LOG_LATE, LOG_UNDECIDED, PAIRS, log
 from penstock.engine.pair_join import fetch_next, pin, unpin
 from penstock.engine.score_queue import file_newcomer, front, lowest_bound
 from penstock.engine.store import (
@@ -87,7 +87,6 @@ from penstock.engine.store import (
     wants_rows,
 )
 
-LOG_UNDECIDED = 4  # a left row whose answer may have been evicted, or that was evicted itself
 SWEPT = 2  # in `ENDED`: what waited for the end is done
 
 

@@ -111,6 +111,11 @@ def lost(out, store, stream, key, time):
     """A tuple that could have matched is gone. What a driver writes to selects the implementation."""
 
 
+@hook
+def left_early(out, store, stream, slot, row, key, time):
+    """A tuple leaves before it expires: evicted, or refused or dropped, and then its slot is 0."""
+
+
 def match_each(policy, store, entry, stream, arrival):
     """An implementation of `match_key` for policies that must be told of each tuple. O(matches)."""
     slot = store.k32[entry, HEAD + stream]

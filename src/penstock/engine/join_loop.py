@@ -19,7 +19,7 @@ from penstock.compiler.driver import driver
 from penstock.compiler.hook_calls import hook
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
-from penstock.engine.hooks import lost
+from penstock.engine.hooks import left_early, lost
 from penstock.engine.store import ARRIVALS, DROPPED, SHED, STEPS, wants_rows
 from penstock.structures.random import DROPS, uniform
 
@@ -28,6 +28,8 @@ LOG_EVICTED = 0
 LOG_EXPIRED = 1
 LOG_DROPPED = 2
 LOG_LATE = 3  # an arrival behind its stream's progress, which may have missed what had expired
+LOG_RELEASED = 4  # its match has decided all there was to decide
+LOG_UNDECIDED = 5  # it leaves, and whether it has a partner is not known; after the entry that says why
 
 PAIRS = 0
 LOGGED = 1
@@ -49,7 +51,7 @@ class Out(NamedTuple):
     counts: np.ndarray  # results per arrival
     pairs: np.ndarray  # left and right row of each result
     log: np.ndarray  # what became of tuples: (kind, stream, row, arrival during which it happened)
-    ends: np.ndarray  # how much of pairs and log is filled
+    ends: np.ndarray  # how much of pairs and log is filled, and of more that an index writes
 
 
 @hook
@@ -102,6 +104,12 @@ def matched(index, policy, store, batch, out, i, found, entry, arrival):
 
 
 @hook
+def settled(index, policy, store, batch, out, i, found):
+    """Whether arrival i is done with and need not enter, be it dropped or not."""
+    return False
+
+
+@hook
 def admit(index, policy, store, batch, out, i, entry, arrival):
     """Let arrival i enter, at the expense of others where need be."""
 
@@ -139,7 +147,9 @@ def _drive(policy, store, index, batch, out, start):
         entry = arrived(index, policy, store, batch, out, i, late, entry)
         if found > 0:
             matched(index, policy, store, batch, out, i, found, entry, arrival)
-        if dropped:
+        if settled(index, policy, store, batch, out, i, found):
+            pass
+        elif dropped:
             count_dropped(store, out, batch, i)
         else:
             admit(index, policy, store, batch, out, i, entry, arrival)
@@ -154,6 +164,7 @@ def count_dropped(store, out, batch, i):
     store.meta[DROPPED] += 1
     lost(out, store, stream, batch.key[i], batch.time[i])
     log(store, out, LOG_DROPPED, stream, batch.row[i])
+    left_early(out, store, stream, np.int64(0), batch.row[i], batch.key[i], batch.time[i])
 
 
 @jit

@@ -9,7 +9,18 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.compiler.references import prefetch
 from penstock.engine import arrival_ring
-from penstock.engine.hooks import arrive, enter, fetch, leave, lost, make_room, match_key, open_key, overdue
+from penstock.engine.hooks import (
+    arrive,
+    enter,
+    fetch,
+    leave,
+    left_early,
+    lost,
+    make_room,
+    match_key,
+    open_key,
+    overdue,
+)
 from penstock.engine.join_loop import (
     LOG_EVICTED,
     LOG_EXPIRED,
@@ -213,8 +224,10 @@ def evict(policy, store, out, slot):
     """Take a tuple out of the store before its time."""
     stream = np.int64(store.t32[slot, STREAM])
     store.meta[EVICTED] += 1
-    lost(out, store, stream, store.k64[store.t32[slot, ENTRY], KEY], store.time[slot, TIME])
+    key, time = store.k64[store.t32[slot, ENTRY], KEY], store.time[slot, TIME]
+    lost(out, store, stream, key, time)
     log(store, out, LOG_EVICTED, stream, store.t64[slot, ROW])
+    left_early(out, store, stream, slot, store.t64[slot, ROW], key, time)
     remove(policy, store, slot)
 
 
@@ -226,6 +239,7 @@ def refuse(store, out, batch, i):
     store.meta[REFUSED] += 1
     lost(out, store, stream, batch.key[i], batch.time[i])
     log(store, out, LOG_EVICTED, stream, batch.row[i])
+    left_early(out, store, stream, np.int64(0), batch.row[i], batch.key[i], batch.time[i])
 
 
 @jit

@@ -144,10 +144,7 @@ def _arrived(flow, policy, store, batch, out, i, late, entry):
         log(store, out, LOG_LATE, stream, batch.row[i])
     arrive(policy, store, stream, key, entry)
     if store.meta[STEPS] >= store.meta[WARMUP]:
-        low, high = time - store.horizon[1 - stream], time + store.horizon[stream]
-        gone, known = count_missed(out.sketch, 1 - stream, key, low, high)
-        if not known:
-            guess(store, flow, out.sketch, stream, key, entry, gone, time)
+        estimate_missed(store, flow, out.sketch, stream, key, entry, time)
     return entry
 
 
@@ -189,6 +186,15 @@ def expire(policy, store, flow, out, stream):
         log(store, out, LOG_EXPIRED, stream, store.t64[slot, ROW])
         remove(policy, store, slot)
         slot, _ = front(flow.expiry, flow.expiry.queue, store, stream)
+
+
+@jit
+def estimate_missed(store, flow, sketch, stream, key, entry, time):
+    """Estimate what an arrival missed."""
+    low, high = time - store.horizon[1 - stream], time + store.horizon[stream]
+    gone, known = count_missed(sketch, 1 - stream, key, low, high)
+    if not known:
+        guess(store, flow, sketch, stream, key, entry, gone, time)
 
 
 @jit

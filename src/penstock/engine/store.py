@@ -73,6 +73,7 @@ NUMBER = 18  # arrival number of the arrival that is being admitted
 LIVE = 19
 SHED = 20  # 1: dropped arrivals are dropped before they probe
 MATCHED = 21  # matches with what is kept, in the warm-up too: what a policy that chooses goes by
+RELEASED = 22  # tuples and arrivals that left because their match decided all
 META = 24
 
 SPREAD = 1 << 16  # keys that are put into new buckets at a time

@@ -31,13 +31,18 @@ class Arrivals:
     size: np.ndarray  # bytes of payload; empty if they do not count
     keys: int
     unit: str
-    nulls: tuple[int, int]
+    null_rows: tuple[np.ndarray, np.ndarray]  # rows of each stream whose key is null
     stamped: bool = False  # times are timestamps, not numbers in an assumed unit
     labels: Callable[[], np.ndarray] | None = None  # returns the key of each code
     listed: Callable[[], tuple[np.ndarray, np.ndarray] | None] | None = None  # returns the positions of keys
 
     def __len__(self) -> int:
         return len(self.key)
+
+    @property
+    def nulls(self) -> tuple[int, int]:
+        """Rows of left and right whose key is null."""
+        return len(self.null_rows[0]), len(self.null_rows[1])
 
     @property
     def per_stream(self) -> tuple[int, int]:
@@ -164,7 +169,7 @@ def arrivals_of(
         size=np.empty(n if sized else 0, np.int64),
         keys=count,
         unit=times.unit,
-        nulls=(int(np.count_nonzero(codes[0] < 0)), int(np.count_nonzero(codes[1] < 0))),
+        null_rows=(np.flatnonzero(codes[0] < 0), np.flatnonzero(codes[1] < 0)),
         stamped=times.stamped,
         labels=partial(labels_of, keys, codes, count),
         listed=partial(places_of, keys, codes, count),

@@ -13,6 +13,8 @@ import numpy as np
 from penstock.arrays import table_bytes
 from penstock.budget import Budget, Bytes, Fraction, Tuples
 from penstock.engine.loss_sketch import Sketch, new_sketch
+from penstock.engine.lost_keys import new_lost_keys
+from penstock.engine.pair_join_decided import AnyPair, Decided, new_decided
 from penstock.engine.pair_join_late import Flow, new_flow
 from penstock.engine.store import (
     COMPETE,
@@ -27,6 +29,7 @@ from penstock.engine.store import (
 )
 from penstock.errors import BudgetError, PenstockError, WindowError
 from penstock.joins.growth import MOST_TUPLES, TableCost, first_rooms, limit_pools
+from penstock.joins.kinds import INNER, JoinKind
 from penstock.policies.base import Policy, Setting, Trace
 from penstock.structures.key_positions import THEMSELVES, Places, new_places
 from penstock.window import Resolved, window_of
@@ -39,6 +42,9 @@ CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a
 PROBE = 4_097  # just above a power of two, where tables waste most
 PROBES = (2_732, 2_751, PROBE, 5_502)  # tuples for which some table or other wastes most
 FEW_PROBES = (2, 3, 4, 6, 7, 14, 15, 30, 31, 62, 63)  # the same where tables are small
+LOST_SHARE = 0.05  # maximum share of a budget for the filter of the keys that left early
+TUPLE_BYTES = 200  # about what a tuple takes in the tables of a budget in tuples
+LOST_BYTES = (1 << 12, 1 << 26)  # least and most for the filter then
 FARTHEST = 2.0**61  # times beyond this cannot be distinguished from the beginning of time
 
 
@@ -66,6 +72,8 @@ class Config:
     sketch_bytes: int = 0  # for the estimate of the exact results
     choosing_bytes: int | None = None  # under a byte budget, for the small joins of a policy that chooses
     numeric: bool = False  # keys are numbers, so distances between them mean something
+    kind: JoinKind = INNER
+    lost_bytes: int = 0  # for the filter of the keys that left early
 
     def build(
         self,
@@ -112,7 +120,7 @@ class Config:
     @property
     def partial(self) -> bool:
         """Whether an arrival may match some tuples of a key and not others."""
-        return self.lateness is not None
+        return not self.kind.alike(self.lateness is None)
 
     @property
     def state_class(self) -> type[JoinState]:
@@ -136,14 +144,24 @@ class Config:
         policies = self.policy.among() if self.policy.chooses else [self.policy]  # type: ignore[attr-defined]
         return self.step == "arrival" and all(policy.grows for policy in policies)
 
-    def build_flow(self, rooms: tuple[int, ...] | None = None) -> tuple[Flow, Sketch] | None:
-        """Build the progress of streams that advance independently, and the sketch of lost results."""
-        if self.lateness is None:
+    def build_flow(self, rooms: tuple[int, ...] | None = None) -> tuple[Flow | Decided, Sketch] | None:
+        """Build the index and the sketch of lost results; None where the store alone is the index.
+
+        The index has the progress of streams that advance independently, and what is known of each tuple if
+        more comes out than all pairs.
+        """
+        together, rooms = self.lateness is None, rooms or first_rooms(self)
+        if together and self.kind.plain:
             return None
-        rooms = rooms or first_rooms(self)
-        flow = new_flow(rooms, self.time_dtype, self.lateness, beginning(self.time_dtype))
-        whole = self.time_dtype == np.int64
-        return flow, new_sketch(self.sketch_bytes, self.window.horizons, whole)
+        whole, horizons = self.time_dtype == np.int64, self.window.horizons
+        start, behind = beginning(self.time_dtype), self.lateness or (0.0, 0.0)
+        flow = new_flow((0, 0) if together else rooms, self.time_dtype, behind, start)
+        sketch = new_sketch(self.sketch_bytes, horizons, whole)
+        if self.kind.plain:
+            return flow, sketch
+        lost = new_lost_keys(self.lost_bytes, self.kind.recorded, horizons, whole, together)
+        rules = self.kind.rules(together)
+        return new_decided(flow, rooms, lost, rules, AnyPair(np.zeros(1))), sketch
 
 
 def beginning(time_dtype: np.dtype) -> float:
@@ -252,6 +270,19 @@ def in_tuples(budget: Budget, arrivals: Sequence[float], window: Resolved, span:
     return tuples
 
 
+def lost_bytes_of(kind: JoinKind, tuples: int) -> int:
+    """Return the bytes for the filter of the keys that left early, for a budget in tuples.
+
+    >>> from penstock.joins.config import lost_bytes_of
+    >>> from penstock.joins.kinds import INNER, JoinKind
+    >>> lost_bytes_of(JoinKind("left"), 100_000), lost_bytes_of(JoinKind("inner"), 100_000)
+    (1000000, 0)
+    """
+    if not any(kind.recorded):
+        return 0
+    return min(max(int(LOST_SHARE * TUPLE_BYTES * tuples), LOST_BYTES[0]), LOST_BYTES[1])
+
+
 def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
     """Return the config with its limits from a byte budget.
 
@@ -264,7 +295,9 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
             f"{config.policy.name} needs a budget in tuples; {budget} was given. Give Tuples or Fraction."
         )
     config = dataclasses.replace(
-        config, count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None
+        config,
+        count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None,
+        lost_bytes=int(budget.n * LOST_SHARE) if any(config.kind.recorded) else 0,
     )
     if config.policy.chooses:
         from penstock.joins.follower import allowance_of

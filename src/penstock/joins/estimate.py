@@ -71,6 +71,16 @@ def estimate_recall(
     return RecallEstimate(value, unestimated > 0)
 
 
+def bounded_by(recall: RecallEstimate, undecided: int) -> RecallEstimate:
+    """Return the estimate if so many rows are undecided: those that have no partner would be results, too.
+
+    >>> from penstock.joins.estimate import RecallEstimate, bounded_by
+    >>> print(bounded_by(RecallEstimate(0.75), 3), bounded_by(RecallEstimate(0.75), 0))
+    at most 75.0 % 75.0 %
+    """
+    return RecallEstimate(recall.value, recall.at_most or undecided > 0) if undecided else recall
+
+
 class EstimatesRecall:
     """A state that estimates the results it missed: what all such states say of it."""
 
@@ -90,7 +100,7 @@ class EstimatesRecall:
         raise NotImplementedError
 
     @property
-    def missed(self) -> float:
+    def missed(self) -> float | None:
         """Estimated number of results that the exact join has in addition."""
         return float(self.losses[MISSED])
 

@@ -144,6 +144,8 @@ def small_config(config: Config, policy: Policy, halvings: float, most: float) -
         rates=None,
         unbiased=False,  # the real join warns
         sketch_bytes=min(config.sketch_bytes, 1024),
+        kind=config.kind.for_samples,
+        lost_bytes=0,
         numeric=False,  # knowing the streams' current positions did not improve the choice
     )
 

@@ -22,6 +22,7 @@ from penstock.engine.store import (
     P_LIVE,
     P_USED,
     PREV,
+    RELEASED,
     SHED,
     SIZE,
     STREAM,
@@ -36,7 +37,7 @@ def check_store(store: Store) -> None:
     check_tables(store)
     meta = store.meta
     dropped_unseen = meta[DROPPED] if meta[SHED] else 0
-    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED]
+    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED] + meta[RELEASED]
     assert meta[ARRIVALS] + dropped_unseen == meta[LIVE] + gone, "arrivals are unaccounted for"
 
 

@@ -22,6 +22,7 @@ from penstock.errors import (
 )
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.config import in_tuples
+from penstock.joins.kinds import kind_of
 from penstock.joins.need import allocation_note, need_note, peak_need
 from penstock.joins.plan_result import Plan, PlanRow
 from penstock.joins.window import WindowJoin
@@ -56,12 +57,14 @@ def plan(
     seed: int = 0,
     unit: str = "ms",
     progress: Report | None = None,
+    how: str = "inner",
+    matches: str = "all",
 ) -> Plan:
     """Run the join under every policy and budget, to find how much memory a recall needs under which policy.
 
     Parameters
     ----------
-    left, right, on, time, within, allocation, step, seed, unit
+    left, right, on, time, within, allocation, step, seed, unit, how, matches
         As in `WindowJoin` and its `run`.
     budgets
         `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %". Default: shares from 5 % to 100 % of what
@@ -107,7 +110,10 @@ def plan(
         "allocation": allocation,
         "step": step,
         "seed": seed,
+        "how": how,
+        "matches": matches,
     }
+    kind_of(how, matches)
     joins: dict[str, list[WindowJoin]] = {}
     for policy in chosen:
         try:

@@ -16,6 +16,7 @@ from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.join_loop import LOGGED, PAIRS, Batch, Out, drive
 from penstock.engine.match_predictor import check_predictor
 from penstock.engine.pair_join import new_pair_index
+from penstock.engine.pair_join_decided import ENDED, NULL_ROWS, UNDECIDED, UNMATCHED, Decided, Decisions
 from penstock.engine.policy_race import Choice
 from penstock.engine.store import (
     ARRIVAL,
@@ -31,6 +32,7 @@ from penstock.engine.store import (
     P_USED,
     PEAK_TUPLES,
     REFUSED,
+    RELEASED,
     RESULTS,
     ROWS,
     SAME_TICK,
@@ -40,6 +42,7 @@ from penstock.engine.store import (
 from penstock.engine.tick_loop import drive_ticks
 from penstock.errors import BudgetError, PenstockError
 from penstock.joins.config import Config
+from penstock.joins.fates import fates_of, set_fates
 from penstock.joins.follower import JoinFollower
 from penstock.joins.growth import grow, next_rooms, rooms_of
 from penstock.joins.invariants import check_store
@@ -49,7 +52,7 @@ from penstock.joins.sample_bias import CROWDED, RateWatch, warn_biased
 from penstock.joins.snapshot_checks import check_restored
 from penstock.policies.base import Policy, Trace
 from penstock.states import snapshot as snapshots
-from penstock.states.checks import check_open, looked_over
+from penstock.states.checks import check_decided, check_open, looked_over
 from penstock.structures.key_positions import Places, listed_bytes
 from penstock.window import UnitWatch
 
@@ -59,6 +62,7 @@ FIRST_ROOM = 1 << 16  # pairs
 INDEX = new_pair_index()
 CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
 NOTHING = np.empty(0)
+NO_ROWS = np.empty((0, 2), np.int64)
 FLOATS = "For times that are fractions, start the state with dtype=float."
 
 
@@ -67,8 +71,11 @@ class Output:
     """The output of a batch: results per arrival and, if requested, the pairs and the log of tuples."""
 
     counts: np.ndarray
-    pairs: np.ndarray  # left row, right row
+    pairs: np.ndarray  # left row, right row; -1: none
     log: np.ndarray  # kind, stream, row, step
+    unmatched: np.ndarray = field(
+        default_factory=lambda: NO_ROWS
+    )  # stream and row of those without a partner
     # If the policy weighs results, per pair: it stands for 1/t exact ones, and the identity of its tuple that
     # was kept, whose last bit is the stream.
     t: np.ndarray = field(default_factory=lambda: NOTHING)
@@ -92,6 +99,7 @@ class JoinState:
     """
 
     warns = True  # about a biased sample, once
+    lists_unmatched = False  # in the output, though pairs are not collected
     unit_watch: UnitWatch | None = None
     late_watch: LateWatch | None = None  # for streams that may be late
 
@@ -116,6 +124,19 @@ class JoinState:
         self._kernel = _kernel_for(config)
         self._pace = Pace()
         self._watch = RateWatch(config)
+        self._nulls = np.empty((0, 2), np.int64)
+        self._build_index()
+
+    def _build_index(self) -> None:
+        """Set up what finds tuples, and what is known of each if more comes out than pairs."""
+        self.index: Any
+        self.index, *rest = self.config.build_flow() or (INDEX,)
+        self.sketch: Any = rest[0] if rest else None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the fate of each tuple counts: for all kinds but the plain inner join."""
+        return isinstance(self.index, Decided)
 
     @property
     def running(self) -> Policy:
@@ -142,6 +163,11 @@ class JoinState:
             whole_numbers([] if size is None else size, "size"),
         )
         self._check_batch(batch)
+        if self.ended:
+            raise PenstockError(
+                f"how={self.config.kind.how!r}: finish() has ended the streams, so that no row can come any "
+                "more; start a new state."
+            )
         self._watch.see(batch.stream, batch.time)
         if self.unit_watch is not None:
             self.unit_watch.see(batch.time)
@@ -170,9 +196,19 @@ class JoinState:
         return self._watch.crowded
 
     def finish(self, *, collect: bool = False, log: bool = False) -> Output:
-        """Process the tick that is still open."""
+        """Process the tick that is still open.
+
+        An outer, semi or anti join decides all that is still buffered, and takes no more batches.
+        """
         batch, self._open = self._open, None
+        if self.decided:
+            self.index.meta[ENDED] = 1
         return self._run(batch if batch is not None else _empty(self.config), collect, log)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `finish` has decided all there was."""
+        return self.decided and bool(self.index.meta[ENDED])
 
     def warm(self) -> JoinState:
         """Load or compile the kernel by processing an empty batch."""
@@ -235,8 +271,12 @@ class JoinState:
         n = len(batch.key)
         counts = np.zeros(n, np.int64)
         room = np.empty((self._first_room(n) if collect else 0, 2), np.int64)
-        entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
-        out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(2, np.int64))
+        live = int(self.store.meta[LIVE])
+        entries = live + 2 * n if log else 0  # a tuple may be late and leave
+        if self.decided:
+            entries += live + n if log else 0  # and undecided
+            self._nulls = np.empty((live + n if collect or self.lists_unmatched else 0, 2), np.int64)
+        out = Out(counts, room, np.empty((entries, 4), np.int64), np.zeros(3, np.int64))
         pairs: list[np.ndarray] = []
         weighed: list[tuple[np.ndarray, np.ndarray]] = []
         self.policy = self.running.note_results(self.policy, len(room))
@@ -278,7 +318,10 @@ class JoinState:
         t, kept = (np.concatenate(parts) for parts in zip(*weighed, strict=True))
         if self.running.weighs_results and collect:
             assert len(t) == sum(map(len, pairs)), "every pair has been matched, and nothing else"
-        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]], t, kept)
+        nulls = self._nulls[: out.ends[NULL_ROWS]]
+        if collect and len(nulls):
+            pairs.append(without_partner(nulls))
+        return Output(counts, np.concatenate(pairs), out.log[: out.ends[LOGGED]], nulls, t, kept)
 
     def _first_room(self, arrivals: int) -> int:
         """Return for how many pairs there is room at first."""
@@ -286,7 +329,11 @@ class JoinState:
 
     def _step(self, part: Batch, out: Out, start: int) -> int:
         """Process a batch from `start`; return the position where room for pairs or tuples ran out."""
-        return self._kernel(self.policy, self.store, INDEX, part, out, start)
+        return self._kernel(self.policy, self.store, self.index, part, self._target(out), start)
+
+    def _target(self, out: Out) -> Any:
+        """What the driver writes to."""
+        return Decisions(*out, self.sketch, self._nulls, self.index) if self.decided else out
 
     def _grow(self) -> bool:
         """Make room for more tuples if the budget allows it and the driver has come back for that."""
@@ -309,6 +356,8 @@ class JoinState:
 
     def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
         """Make room for more tuples in what a state has besides the store and the policy."""
+        if self.decided:
+            self.index = self.index.grown(rooms)
 
     def _note_peak(self) -> None:
         """Before tables change, note how many bytes they and the payload took."""
@@ -321,9 +370,10 @@ class JoinState:
         self.peak_beyond = max(self.peak_beyond, self._beyond)
         self.follower.peak = self.table_bytes
         self.follower.change(policy)
-        carried = carried_tuples(self.store)
+        carried, fates = carried_tuples(self.store), fates_of(self.index, self.store)
         old, self.store, self.policy = self.store.without_tables(), None, None  # type: ignore[assignment]
         self.store, self.policy = switch_policy(self.config, policy, carried, old, self.follower.predictor)
+        set_fates(self.index, self.store, fates)
         self.follower.peak = self.table_bytes
 
     def _next_cut(self, batch: Batch, start: int) -> int:
@@ -394,10 +444,11 @@ class JoinState:
     @property
     def _allocated_bytes(self) -> int:
         """Bytes of all arrays, without what is noted of results on their way out."""
+        index = table_bytes(self.index) if self.decided else 0
         if self.follower is None:
             policy = self.running.note_results(self.policy, 0) if self.running.weighs_results else self.policy
-            return table_bytes(self.store, policy) - self._beyond
-        real = table_bytes(self.store, self.policy, self.follower.predictor) - self._beyond
+            return table_bytes(self.store, policy) + index - self._beyond
+        real = table_bytes(self.store, self.policy, self.follower.predictor) + index - self._beyond
         return max(real + self.follower.bytes, self.follower.peak)
 
     def totals(self) -> dict[str, int]:
@@ -412,9 +463,22 @@ class JoinState:
             "oversize": int(meta[OVERSIZE]),
             "expired": int(meta[EXPIRED]),
             "dropped": int(meta[DROPPED]),
+            "released": int(meta[RELEASED]),
+            "unmatched": self.unmatched,
+            "undecided": self.undecided,
             "buffered": int(meta[LIVE]),
             "peak_tuples": int(meta[PEAK_TUPLES]),
         }
+
+    @property
+    def unmatched(self) -> int:
+        """Rows that came out without a partner."""
+        return int(self.index.meta[UNMATCHED]) if self.decided else 0
+
+    @property
+    def undecided(self) -> int:
+        """Rows of which it is not known whether they have a partner."""
+        return int(self.index.meta[UNDECIDED]) if self.decided else 0
 
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
@@ -423,6 +487,7 @@ class JoinState:
             "peak_beyond": self.peak_beyond,
             "peak": self.peak,
             "open": self._open,
+            "index": self.index if self.decided else None,
             "first": self._first,
             "latest": self._latest,
         }
@@ -453,6 +518,12 @@ class JoinState:
         with looked_over():
             state.config, state.store = config, store
             state._unpack(policy, extra)
+            state._nulls = np.empty((0, 2), np.int64)
+            state._build_index()
+            if state.decided:
+                fresh = state.index.grown(rooms_of(store))
+                state.index = extra["index"]
+                check_decided(state.index, store, fresh)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state.peak = extra["peak"]
             state._open, state._latest = extra["open"], extra["latest"]
@@ -473,6 +544,19 @@ class JoinState:
             check_predictor(self.follower.predictor)
             for state in self.follower.small:
                 state.check()
+
+
+def without_partner(nulls: np.ndarray) -> np.ndarray:
+    """Return rows without a partner as pairs; -1 stands for no row.
+
+    >>> import numpy as np
+    >>> from penstock.joins.state import without_partner
+    >>> without_partner(np.array([[0, 7], [1, 4]])).tolist()
+    [[7, -1], [-1, 4]]
+    """
+    pairs = np.full((len(nulls), 2), -1, np.int64)
+    pairs[np.arange(len(nulls)), nulls[:, 0]] = nulls[:, 1]
+    return pairs
 
 
 def _earliest(store: Store) -> float:

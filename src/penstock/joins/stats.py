@@ -35,7 +35,12 @@ class Distortion:
 
 @dataclass(frozen=True)
 class JoinStats:
-    """Counts of a run; arrivals = buffered + expired + evicted + dropped."""
+    """Counts of a run; arrivals = buffered + expired + evicted + dropped + released.
+
+    `results` counts pairs, or left rows in a semi join. `unmatched` counts rows that came out without a
+    partner, and `undecided` those of which it is not known whether they have one. `exact` counts all rows of
+    the exact join.
+    """
 
     results: int
     exact: int
@@ -47,6 +52,9 @@ class JoinStats:
     refused: int
     oversize: int
     dropped: int
+    released: int
+    unmatched: int
+    undecided: int
     null_keys: tuple[int, int]
     peak_tuples: int
     peak_bytes: int
@@ -56,7 +64,7 @@ class JoinStats:
 
     @property
     def recall(self) -> float:
-        """The share of the exact join's results that were found; 1 if there are none.
+        """The share of the exact join's rows that came out; 1 if there are none.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -64,7 +72,7 @@ class JoinStats:
         >>> join.run(data, data, on="key", time="ts").stats.recall
         1.0
         """
-        return self.results / self.exact if self.exact else 1.0
+        return (self.results + self.unmatched) / self.exact if self.exact else 1.0
 
     def recalls(self, every: int) -> np.ndarray:
         """Return the recall in the course of the run: one per `every` arrivals; the last may cover fewer.

@@ -14,12 +14,16 @@ from penstock.engine.loss_sketch import (
     forget_all,
     last_counted,
 )
-from penstock.engine.pair_join_late import LATE, advance_to, miss
+from penstock.engine.lost_keys import carry_lost
+from penstock.engine.pair_join_decided import Decided
+from penstock.engine.pair_join_late import LATE, Flow, advance_to, miss
 from penstock.engine.policy_switch import refile
 from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
+    DROPPED,
     ENTRY,
+    EVICTED,
     KEY,
     RESULTS,
     ROW,
@@ -29,7 +33,8 @@ from penstock.engine.store import (
 )
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import Config, beginning, check_times, progress_times
-from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, bounded_by, estimate_recall
+from penstock.joins.fates import as_inner, carry_fates
 from penstock.joins.growth import rooms_of
 from penstock.joins.policy_switch import carried_tuples
 from penstock.joins.sample_bias import RateWatch
@@ -37,7 +42,7 @@ from penstock.joins.snapshot_checks import check_restored
 from penstock.joins.state import JoinState, Output
 from penstock.policies import Policy
 from penstock.states import snapshot as snapshots
-from penstock.states.checks import check_flow, check_sketch, looked_over
+from penstock.states.checks import check_decided, check_flow, check_sketch, looked_over
 
 
 class StreamState(EstimatesRecall, KeepsRows, JoinState):
@@ -62,10 +67,12 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        built = config.build_flow()
-        assert built is not None
-        self.flow, self.sketch = built
         self.store.clock[:] = beginning(config.time_dtype)
+
+    @property
+    def flow(self) -> Flow:
+        """How far the streams have come."""
+        return self.index.flow if isinstance(self.index, Decided) else self.index
 
     def warm(self) -> StreamState:
         """Load or compile the kernels by processing an empty batch."""
@@ -91,6 +98,8 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         """
         time = np.ascontiguousarray(time, self.config.input_dtype)
         check_times(time)
+        if self.config.kind.strict:  # the exact join has no results with them either
+            return
         stream, key = np.ascontiguousarray(stream, np.int8), np.ascontiguousarray(key, np.int64)
         miss(self.store, self.flow, self.sketch, stream, key, time)
 
@@ -100,17 +109,31 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         return self.sketch.missed
 
     @property
+    def missed(self) -> float | None:
+        """Estimated number of results that the exact join has in addition; None if it is not known.
+
+        Of rows that have one match at most it is known only as long as nothing has left early.
+        """
+        kind = self.config.kind
+        if kind.releases == (False, False):
+            return super().missed
+        lost = self.store.meta[EVICTED] + self.store.meta[DROPPED]
+        return None if lost else 0.0
+
+    @property
     def recall(self) -> RecallEstimate:
         """Estimated share of the exact results that was found. It is an upper bound, or unknown, if rows came
         so late that the results they missed cannot be estimated.
         """
         arrived = super().totals()["arrivals"]
-        results = float(self.store.meta[RESULTS])
-        return estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
+        results = float(self.store.meta[RESULTS]) + self.unmatched
+        found = estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
+        return bounded_by(found, self.undecided)
 
     @property
     def _allocated_bytes(self) -> int:
-        return super()._allocated_bytes + table_bytes(self.flow, self.sketch)
+        index = table_bytes(self.sketch) if self.decided else table_bytes(self.flow, self.sketch)
+        return super()._allocated_bytes + index
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -145,7 +168,10 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         self.store.chance[:], self.store.meta[SHED] = 0.0, 0
         missed = other.sketch.missed.copy()
         watch, self.late_watch = self.late_watch, None
-        log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
+        if self.decided:
+            carry_lost(self.index.lost, other.index.lost)
+        with as_inner(self.index):
+            log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
         self._watch = RateWatch(self.config)  # the old state has already counted these arrivals
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
@@ -154,16 +180,19 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         if watch is not None:
             watch.skip(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
             self.late_watch = watch
-        return log[log[:, 0] == LOG_EVICTED], time
+        log = log[log[:, 0] == LOG_EVICTED]
+        if self.decided:
+            carry_fates(self, other, log[:, 1:3])
+        return log, time
 
     def _check_order(self, batch: Batch) -> None:
         check_times(batch.time)
 
-    def _step(self, part: Batch, out: Out, start: int) -> int:
-        return self._kernel(self.policy, self.store, self.flow, part, Tally(*out, self.sketch), start)
+    def _target(self, out: Out) -> Any:
+        return super()._target(out) if self.decided else Tally(*out, self.sketch)
 
     def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
-        self.flow = self.flow.grown(rooms)
+        self.index = self.index.grown(rooms)
 
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
@@ -171,7 +200,7 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
             "peak": self.peak,
-            "flow": self.flow,
+            "index": self.index,
             "sketch": self.sketch,
         }
         return self._pack(extra)
@@ -191,14 +220,15 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         config, store, policy, extra = snapshots.unpack(data, Config)
         with looked_over():
             state = cls(config)
-            flow, sketch = state.flow, state.sketch
+            index, sketch = state.index, state.sketch
             state.store = store
             state._unpack(policy, extra)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state.peak = extra["peak"]
-            state.flow, state.sketch = extra["flow"], extra["sketch"]
+            state.index, state.sketch = extra["index"], extra["sketch"]
             check_restored(state)
-            check_flow(state.flow, store, flow.grown(rooms_of(store)))
+            check = check_decided if isinstance(index, Decided) else check_flow
+            check(state.index, store, index.grown(rooms_of(store)))
             check_sketch(state.sketch, store, sketch)
         return state
 

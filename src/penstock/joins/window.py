@@ -14,27 +14,37 @@ from penstock.arrays import check_reach, exact_floats, time_dtype
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
 from penstock.compiler.tiers import expecting
+from penstock.engine.exact_decided import exact_decided
 from penstock.engine.exact_join import exact_counts
 from penstock.engine.store import LANDMARK, ROWS
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.answers import WeighedInputs, WeighedResults
 from penstock.joins.arrivals import Arrivals, arrivals_of
-from penstock.joins.config import Config, behind_of, fitting, in_tuples, shares_of, with_byte_budget
+from penstock.joins.config import (
+    Config,
+    behind_of,
+    fitting,
+    in_tuples,
+    lost_bytes_of,
+    shares_of,
+    with_byte_budget,
+)
+from penstock.joins.kinds import JoinKind, kind_of
 from penstock.joins.late import LateWatch
 from penstock.joins.sample_bias import CROWDED, unequal_shares, warn_biased
-from penstock.joins.state import JoinState, Output
+from penstock.joins.state import JoinState, Output, without_partner
 from penstock.joins.stats import JoinRun, JoinStats
 from penstock.joins.stream import StreamState
 from penstock.payload import mean_row_bytes
 from penstock.policies import get, names
 from penstock.policies.base import Trace
 from penstock.units import time_unit
-from penstock.window import Resolved, UnitWatch, warn_unit, window_of
+from penstock.window import Resolved, Rows, UnitWatch, warn_unit, window_of
 
 ALLOCATIONS = ("equal", "proportional", "unified")
 STEPS = ("arrival", "tick")
 DROPS = ("admission", "arrival")
-EVENTS = ("evicted", "expired", "dropped")
+EVENTS = ("evicted", "expired", "dropped", "late", "released", "undecided")
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,13 @@ class WindowJoin:
         Results of this many first steps are not counted.
     seed
         Seed for `rand`, `sample` and drops.
+    how
+        `"inner"`, `"left"`, `"right"`, `"full"`, `"left_semi"` or `"left_anti"`. Every row that comes out is
+        a row of the exact join: a row without a partner comes out once it is certain that it has none. If it
+        is evicted before that, or a partner may have been, it is `undecided`.
+    matches
+        `"all"`: every match is a result. `"once"`: a left row joins the first right row that fits, and leaves
+        memory. `"one-to-one"`: both leave.
 
     Examples
     --------
@@ -80,6 +97,15 @@ class WindowJoin:
     (2, 1.0)
     >>> run.pairs.to_pydict()
     {'left_row': [0, 2], 'right_row': [0, 0]}
+
+    Impressions without a click, too:
+
+    >>> outer = ps.WindowJoin(within="1 minute", budget=ps.Tuples(1_000), policy="gdj", how="left")
+    >>> run = outer.run(impressions, clicks, on="ad", time="ts", collect=True)
+    >>> run.stats.results, run.stats.unmatched, run.stats.undecided
+    (2, 1, 0)
+    >>> run.pairs.to_pydict()
+    {'left_row': [0, 2, 1], 'right_row': [0, 0, None]}
     """
 
     within: Any
@@ -91,6 +117,8 @@ class WindowJoin:
     drop_at: str = "admission"
     warmup: int = 0
     seed: int = 0
+    how: str = "inner"
+    matches: str = "all"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "within", window_of(self.within))
@@ -108,6 +136,8 @@ class WindowJoin:
                 f"{self.policy.name} cannot manage one pool for both streams; use allocation='equal' or "
                 "'proportional'."
             )
+        object.__setattr__(self, "how", self.kind.how)
+        self._check_kind()
         if self.step == "tick" and not self.policy.ticks:
             raise UnknownPolicyError(
                 f"{self.policy.name} cannot run with step='tick', in which arrivals match before they are "
@@ -139,6 +169,34 @@ class WindowJoin:
                     f"{self.policy.name} estimates inner joins with all matches; {option}={given!r} was "
                     f"given. Use {option}={plain!r}, or another policy."
                 )
+
+    @property
+    def kind(self) -> JoinKind:
+        """What comes out.
+
+        >>> import penstock as ps
+        >>> ps.WindowJoin(within=5, budget=ps.Tuples(4), how="leftouter").kind
+        JoinKind(how='left', matches='all')
+        """
+        return kind_of(self.how, self.matches)
+
+    def _check_kind(self) -> None:
+        """Reject what cannot be combined with anything but the plain inner join."""
+        if self.kind.plain:
+            return
+        given = f"how={self.how!r}" if self.how != "inner" else f"matches={self.matches!r}"
+        if self.step == "tick":
+            raise PenstockError(f"step='tick' cannot be combined with {given}; use step='arrival'.")
+        if self.policy.bound:
+            raise UnknownPolicyError(
+                f"{self.policy.name} maximises the results of the inner join; it cannot be combined with "
+                f"{given}."
+            )
+        if self.drop_at == "arrival" and self.drop_rate != 0 and isinstance(self.within, Rows):
+            raise PenstockError(
+                f"drop_at='arrival' cannot be combined with {given} and a window of rows, which would be "
+                "other rows than those of the exact join; use drop_at='admission'."
+            )
 
     def run(
         self,
@@ -192,9 +250,14 @@ class WindowJoin:
         warn_biased(unequal_shares(config) or (CROWDED if state.crowded else None), stacklevel=3)
         counts = np.concatenate([part.counts for part in parts])
         exact = self.exact_counts(arrivals, config.window)
+        nulls = self._without_key(arrivals)
+        totals = state.totals()
+        totals["unmatched"] += len(nulls)
+        for part in parts:
+            _count_unmatched(counts, arrivals, part.unmatched)
         stats = JoinStats(
-            **state.totals(),
-            exact=int(exact.sum()),
+            **totals,
+            exact=int(exact.sum()) + len(nulls),
             null_keys=arrivals.nulls,
             peak_bytes=state.peak_bytes,
             seconds=state.seconds,
@@ -207,7 +270,8 @@ class WindowJoin:
                 lost={"dropped": stats.dropped, "larger than their buffer": stats.oversize},
                 collect=lambda: parts if collect else self._process(arrivals, config, None, collect=True)[1],
             )
-        return JoinRun(stats, _pairs(parts) if collect else None, _events(parts) if log else None, weighed)
+        pairs = _pairs(parts, nulls) if collect else None
+        return JoinRun(stats, pairs, _events(parts) if log else None, weighed)
 
     def _process(
         self,
@@ -225,6 +289,7 @@ class WindowJoin:
             key, places = arrivals.placed(listed=not isinstance(self.budget, Bytes))
         state = JoinState(config, trace, labels, places)
         state.warns = False  # one warning for the whole run, below
+        state.lists_unmatched = True
         size = arrivals.size if len(arrivals.size) else None
         with expecting(len(key)):
             state.warm()
@@ -235,6 +300,15 @@ class WindowJoin:
                 state.finish(collect=collect, log=log),
             ]
         return state, parts
+
+    def _without_key(self, arrivals: Arrivals) -> np.ndarray:
+        """Return stream and row of the rows that come out because their key is null."""
+        rows = [
+            np.stack([np.full(len(null), side), null], axis=1)
+            for side, null in enumerate(arrivals.null_rows)
+            if self.kind.preserved[side]
+        ]
+        return np.concatenate([np.empty((0, 2), np.int64), *rows])
 
     def suited(self, arrivals: Arrivals) -> Arrivals:
         """Return the arrivals, with float times if a landmark period is not a whole number of their unit."""
@@ -383,13 +457,18 @@ class WindowJoin:
             mean_row=mean_row,
             lateness=lateness,
             sketch_bytes=0 if lateness is None else sketch_bytes,
+            kind=self.kind,
         )
         allocation = self.allocation or self.policy.default_allocation(rates_known=rates is not None)
         if isinstance(self.budget, Bytes):
             config = with_byte_budget(config, self.budget, allocation, weights)
         else:
             tuples = in_tuples(self.budget, weights, window, span)
-            config = dataclasses.replace(config, capacities=shares_of(tuples, allocation, weights))
+            config = dataclasses.replace(
+                config,
+                capacities=shares_of(tuples, allocation, weights),
+                lost_bytes=lost_bytes_of(self.kind, tuples),
+            )
         return dataclasses.replace(config, chances=self._chances(config, weights))
 
     def _chances(self, config: Config, weights: tuple[float, float]) -> tuple[float, float]:
@@ -406,7 +485,21 @@ class WindowJoin:
         return left, right
 
     def exact_counts(self, arrivals: Arrivals, window: Resolved) -> np.ndarray:
-        """Return the results that each arrival completes in the exact join, without those of the warm-up."""
+        """Return the rows of the exact join per arrival, without those of the warm-up and of null keys.
+
+        Results count for the arrival that completes them, rows without a partner for their own.
+        """
+        if not self.kind.plain:
+            return exact_decided(
+                arrivals.stream,
+                arrivals.key,
+                arrivals.time,
+                arrivals.keys,
+                window.kind,
+                np.array(window.horizons, np.int64 if window.kind == ROWS else arrivals.time.dtype),
+                self.kind.rules(together=True),
+                self.warmup,
+            )
         counts = exact_counts(
             arrivals.stream,
             arrivals.key,
@@ -448,9 +541,21 @@ def _check_drop_rate(given: Any) -> None:
         )
 
 
-def _pairs(parts: list[Output]) -> pa.Table:
-    pairs = np.concatenate([part.pairs for part in parts])
-    return pa.table({"left_row": pairs[:, 0], "right_row": pairs[:, 1]})
+def _pairs(parts: list[Output], nulls: np.ndarray) -> pa.Table:
+    pairs = np.concatenate([*(part.pairs for part in parts), without_partner(nulls)])
+    rows = [pa.array(pairs[:, side], mask=pairs[:, side] < 0) for side in (0, 1)]
+    return pa.table({"left_row": rows[0], "right_row": rows[1]})
+
+
+def _count_unmatched(counts: np.ndarray, arrivals: Arrivals, unmatched: np.ndarray) -> None:
+    """Count rows that came out without a partner for their own arrivals."""
+    for side in (0, 1):
+        rows = unmatched[unmatched[:, 0] == side, 1]
+        if len(rows):
+            mine = np.flatnonzero(arrivals.stream == side)
+            place = np.empty(int(arrivals.row[mine].max()) + 1, np.int64)
+            place[arrivals.row[mine]] = mine
+            counts[place[rows]] += 1
 
 
 def _events(parts: list[Output]) -> pa.Table:

@@ -134,7 +134,7 @@ def asof_join(
     room = _in_tuples(join, left, right, keys, times, unit, dtype)
     count = bucket_count(buckets, room, session.partitions(spark))
     marked = streaming and any(side.watermark for side in sides)
-    fields = output_fields(left, right, sides)
+    fields = output_fields(left, right, sides, keys)
     refuse_unpackable([*left.schema.fields, *right.schema.fields])
     row_bytes = row_bytes_of(fields) / 2 if row_bytes is None else float(row_bytes)
     if marked:

@@ -13,6 +13,7 @@ from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.joins.config import in_tuples
+from penstock.joins.kinds import kind_of
 from penstock.joins.sample_bias import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
 from penstock.policies import get
@@ -21,17 +22,21 @@ from penstock.spark.runtime.bucket_labels import bucket_count, share
 from penstock.spark.runtime.join_batch import in_one
 from penstock.spark.runtime.join_bucket import AT, EVENT, LEFT, SAMPLED, SMALLEST, STREAM, WEIGHT
 from penstock.spark.runtime.join_schema import (
+    ARCHIVED,
     EVENT_TIME,
+    LEFT_ONLY,
     JoinKeys,
+    check_key_times,
     event_time_field,
     family_of,
+    key_types_of,
     keys_of,
     output_fields,
     quoted,
-    refuse_kind,
     refuse_unpackable,
     row_bytes_of,
     sides_of,
+    suffixes_for,
     times_of,
     types_of,
 )
@@ -62,6 +67,7 @@ def bounded_join(
     emit: str = "results",
     suffixes: tuple[str, str] = ("_left", "_right"),
     how: str = "inner",
+    matches: str = "all",
     unit: str = "ms",
     drop_rate: float = 0.0,
     drop_at: str = "admission",
@@ -93,9 +99,16 @@ def bounded_join(
     buckets
         The number of buckets that keys are hashed into; default: the number of shuffle partitions.
     emit
-        `"results"`, or `"all"`: also the rows that were evicted, dropped or late (see `write_split`).
+        `"results"`, or `"all"`: also the rows that were evicted, dropped, late or undecided (see
+        `write_split`).
     suffixes
         Suffixes for columns that both sides have.
+    how, matches
+        As for `penstock.WindowJoin`. A row without a partner comes out when the progress of the other stream
+        has passed it, or at the end of batch DataFrames; without a key or a usable time, at once. The key
+        column is the left one's; with `how="right"` the right one's, with `"full"` whichever is there. Semi
+        and anti joins have the left columns alone. Rows behind the progress of their own stream are late:
+        with any `how` but `"inner"` they take no part.
     unit
         Unit of numeric times. Default: milliseconds.
     rates
@@ -127,7 +140,7 @@ def bounded_join(
     +---+-------+--------+
     <BLANKLINE>
     """
-    refuse_kind(how)
+    kind = kind_of(how, matches)
     if emit not in EMITS:
         raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
     check_frames(left, right, "bounded_join", "penstock.WindowJoin")
@@ -139,13 +152,16 @@ def bounded_join(
     keys = keys_of(left, right, on)
     times, unit, dtype = times_of(left, right, time, unit)
     warn_unit(window, unit, None, stamped=family_of(left.schema[times[0]].dataType) != "number")
-    sides = sides_of(left, right, keys, times, suffixes)
+    sides = sides_of(left, right, keys, times, suffixes_for(kind.how, suffixes))
     streaming = left.isStreaming
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
     spark = left.sparkSession
     count = bucket_count(buckets, budget, session.partitions(spark))
     marked = any(side.watermark for side in sides)
-    fields = output_fields(left, right, sides)
+    fields = output_fields(left, right, sides, keys, kind.how)
+    check_key_times(keys, times, kind.how)
+    if kind.how in LEFT_ONLY and emit == "results":
+        fields = [field for field in fields if ARCHIVED not in (field.metadata or {})]
     refuse_unpackable([*left.schema.fields, *right.schema.fields])
     if marked:
         fields.append(event_time_field(left.schema[times[0]].dataType))
@@ -163,6 +179,8 @@ def bounded_join(
             drop_rate=drop_rate,
             drop_at=drop_at,
             seed=seed,
+            how=kind.how,
+            matches=kind.matches,
         ),
         left=sides[0],
         right=sides[1],
@@ -197,7 +215,7 @@ def bounded_join(
             T.StructField(STREAM, T.StringType()),
             T.StructField(AT, event_time_type(left.schema[times[0]].dataType)),
         ]
-    sent = [prepared(frame, keys, side, spec) for side, frame in enumerate((left, right))]
+    sent = [prepared(frame, keys, side, spec, kind.how) for side, frame in enumerate((left, right))]
     return run(sent, spec, T.StructType(fields), name, lambda: in_one(sent, spec))
 
 
@@ -213,7 +231,13 @@ def _weight_fields(fields: list[T.StructField]) -> list[T.StructField]:
     ]
 
 
-def prepared(frame: DataFrame, keys: JoinKeys, side: int, spec: Any) -> DataFrame:
+def prepared(
+    frame: DataFrame,
+    keys: JoinKeys,
+    side: int,
+    spec: Any,
+    how: str = "inner",
+) -> DataFrame:
     """Select the columns to carry, the bucket, and the number that identifies the key."""
     compared, identities = keys.compared(side), keys.identities(side)
     missing = F.lit(False)
@@ -225,16 +249,19 @@ def prepared(frame: DataFrame, keys: JoinKeys, side: int, spec: Any) -> DataFram
         code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
     else:
         code = compared[0].cast("long")
-    mine = spec.sides[side]
+    mine, shown, shows_right = spec.sides[side], key_types_of(keys, how), how in ("right", "full")
     kept = [
         F.col(quoted(source)).alias(name) for source, name in zip(mine.sources, mine.columns, strict=True)
     ]
-    for source, name, kind in zip(mine.key_sources, mine.keys, keys.left_types, strict=True):
+    own = (keys.left_types, keys.right_types)[side]
+    for source, name, kind, mine_kind in zip(mine.key_sources, mine.keys, shown, own, strict=True):
         column = F.col(quoted(source))
-        if side == LEFT or source == mine.time_source:
-            kept.append(column.alias(name))
-        elif spec.emit == "all":  # a key outside the left type matches nothing
-            kept.append(column.try_cast(kind).alias(name))
+        if kind == mine_kind or source == mine.time_source:
+            column = column.alias(name)
+        else:  # a key outside the type matches nothing
+            column = column.try_cast(kind).alias(name)
+        if side == LEFT or source == mine.time_source or spec.emit == "all" or shows_right:
+            kept.append(column)
     hidden = [
         F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
         F.when(~missing, code).alias(KEY),

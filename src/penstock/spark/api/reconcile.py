@@ -14,9 +14,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.joins.kinds import kind_of
 from penstock.spark.runtime.delta_table import is_delta, read_delta
-from penstock.spark.runtime.join_bucket import EVENT, LEFT, RESULT, RIGHT
-from penstock.spark.runtime.join_schema import keys_of, output_fields, quoted, sides_of, times_of
+from penstock.spark.runtime.figures import SIDES
+from penstock.spark.runtime.join_bucket import EVENT, LEFT, RESULT, RIGHT, STREAM
+from penstock.spark.runtime.join_schema import (
+    ARCHIVED,
+    JoinKeys,
+    keys_of,
+    output_fields,
+    quoted,
+    sides_of,
+    suffixes_for,
+    times_of,
+)
+from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.keys import is_collated
 from penstock.window import Within, window_of
 
@@ -35,21 +47,27 @@ def reconcile(
     results: Frame,
     suffixes: tuple[str, str] = ("_left", "_right"),
     unit: str = "ms",
+    how: str = "inner",
+    late: str | None = None,
 ) -> DataFrame:
     """Compute the results that a bounded join missed; together with its own they are the exact join.
 
-    A pair is missed only if one of its rows was evicted, dropped or late. Spark joins the rows whose key is
-    in the archive, and subtracts the known results, each as often as it occurs.
+    A pair is missed only if one of its rows was evicted, dropped or late, and a row without a partner only if
+    it is undecided. Spark joins the rows whose key is in the archive, and subtracts the known results, each
+    as often as it occurs.
 
     Parameters
     ----------
     archive
-        The rows that were evicted, dropped or late: a DataFrame, or the archive path of `write_split`, with
-        Parquet files or a Delta table.
+        The rows that were evicted, dropped, late or undecided: a DataFrame, or the archive path of
+        `write_split`, with Parquet files or a Delta table.
     left, right
         The complete input of both streams, as batch DataFrames.
-    on, time, within, suffixes, unit
+    on, time, within, suffixes, unit, how
         The same values as for `bounded_join`.
+    late
+        `"include"`: late rows belong to the exact join, which is the default for inner joins. `"exclude"`:
+        they do not. Any other `how` decides without them, and excludes them.
     results
         The results of the query: a DataFrame, or the results path of `write_split`.
 
@@ -82,25 +100,40 @@ def reconcile(
     window = window_of(within)
     if not isinstance(window, Within):
         raise PenstockError(f"within={within!r} is not a window of time, as bounded_join on Spark uses it.")
-    keys = keys_of(left, right, on)
+    keys, how = keys_of(left, right, on), kind_of(how, "all").how
+    excludes = _excludes(late, how)
     times, unit, dtype = times_of(left, right, time, unit)
-    sides = sides_of(left, right, keys, times, suffixes)
-    fields = output_fields(left, right, sides)
+    sides = sides_of(left, right, keys, times, suffixes_for(how, suffixes))
+    fields = output_fields(left, right, sides, keys, how)
+    fields = [field for field in fields if ARCHIVED not in (field.metadata or {})]
     lost, found = _opened(archive, "archive", left), _opened(results, "results", left)
     _check_columns(lost, fields[: len(keys.left)], "archive", typed=False)
     _check_columns(found, fields, "results", typed=True)
     if EVENT in lost.columns:
         lost = lost.filter(F.col(EVENT) != RESULT)
 
+    if excludes:
+        left, right = (
+            _without_late(frame, lost, keys, side, sides[side])
+            for side, frame in ((LEFT, left), (RIGHT, right))
+        )
     # Columns are renamed to numbers meanwhile, because user names may be anything.
     gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
     own = [*keys.left, *sides[LEFT].sources]
     a = _among(gone, left, keys.compared(LEFT), times[LEFT], own, 0)
-    b = _among(gone, right, keys.compared(RIGHT), times[RIGHT], sides[RIGHT].sources, len(own))
+    theirs = [*sides[RIGHT].sources, *keys.right]
+    b = _among(gone, right, keys.compared(RIGHT), times[RIGHT], theirs, len(own))
     known = _among(gone, found, keys.compared(LEFT), None, [field.name for field in fields], 0)
     near = _near(left.schema[times[LEFT]].dataType, window.resolve(unit).horizons, dtype)
     same = [F.col(f"a.key{i}") == F.col(f"b.key{i}") for i in range(len(keys.types))]
-    exact = a.alias("a").join(b.alias("b"), [*same, near])
+    exact = a.alias("a").join(b.alias("b"), [*same, near], how)
+    if how in ("right", "full"):
+        first = len(own) + len(sides[RIGHT].sources)  # of the right keys
+        for i, field in enumerate(fields[: len(keys.types)]):
+            key = F.col(f"out{first + i}").cast(field.dataType)
+            exact = exact.withColumn(
+                f"out{i}", F.coalesce(F.col(f"out{i}").cast(field.dataType), key) if how == "full" else key
+            )
     try:
         missed = _comparable(exact, fields).exceptAll(_comparable(known, fields))
         missed.columns  # noqa: B018 (a remote session says now what it thinks of the columns)
@@ -112,6 +145,48 @@ def reconcile(
     return missed.select(
         *[_with_maps(F.col(f"out{i}"), field.dataType).alias(field.name) for i, field in enumerate(fields)]
     )
+
+
+def _excludes(late: str | None, how: str) -> bool:
+    """Whether late rows are left out."""
+    allowed = ("include", "exclude")
+    if late is not None and late not in allowed:
+        raise PenstockError(f"late={late!r} is not known{hint(late, allowed)}")
+    if late == "include" and how != "inner":
+        raise PenstockError(
+            f"late='include' cannot be combined with how={how!r}: the query has told rows without a partner "
+            "although a late row would match them. Leave out late."
+        )
+    return (late or ("include" if how == "inner" else "exclude")) == "exclude"
+
+
+def _without_late(frame: DataFrame, lost: DataFrame, keys: JoinKeys, side: int, own: JoinSide) -> DataFrame:
+    """Return the rows of a stream without those that the archive says were late."""
+    missing = [name for name in (EVENT, STREAM) if name not in lost.columns]
+    if missing:
+        raise ColumnError(f"archive has no column {missing[0]!r}, which says what rows were late.")
+    named = (keys.left, keys.right)[side]
+    told = lost.filter((F.col(EVENT) == "late") & (F.col(STREAM) == SIDES[side]))
+    columns = list(zip([*named, *own.sources], [*keys.left, *own.names], strict=True))
+    kinds = {name: frame.schema[name].dataType for name, _ in columns}
+    kept = [
+        _without_maps(F.col(quoted(name)), kinds[name]).alias(f"out{i}")
+        for i, (name, _) in enumerate(columns)
+    ]
+    late = [
+        _without_maps(_as_kind(told, archived, kinds[name]), kinds[name]).alias(f"out{i}")
+        for i, (name, archived) in enumerate(columns)
+    ]
+    rest = frame.select(*kept).exceptAll(told.select(*late))
+    return rest.select(
+        *[_with_maps(F.col(f"out{i}"), kinds[name]).alias(name) for i, (name, _) in enumerate(columns)]
+    )
+
+
+def _as_kind(frame: DataFrame, name: str, kind: T.DataType) -> Column:
+    """Return a column of the archive in its type before the join: keys may come out in another one."""
+    column = F.col(quoted(name))
+    return column if frame.schema[name].dataType == kind else column.try_cast(kind)
 
 
 def _check_batch(frame: Any, option: str) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import PenstockError, hint
 from penstock.spark.runtime.delta_table import BATCH, DeltaSink, exists, is_delta, read_delta, require_delta
 from penstock.spark.runtime.join_bucket import AT, EVENT, RESULT, STREAM
+from penstock.spark.runtime.join_schema import ARCHIVED, quoted
 from penstock.spark.runtime.packed_output import PackedOutput, packed_output, unpacked
 
 FORMATS = ("parquet", "delta")
@@ -129,12 +130,22 @@ Parts = Callable[[DataFrame], tuple[DataFrame, DataFrame]]  # of a batch: result
 def _parts_of_rows(batch: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The parts of a batch of rows."""
     is_result = F.col(EVENT) == RESULT
-    return batch.filter(is_result).drop(EVENT, STREAM, AT), batch.filter(~is_result)
+    return batch.filter(is_result).select(*result_columns(batch)), batch.filter(~is_result)
+
+
+def result_columns(joined: DataFrame) -> list[str]:
+    """Return the columns of results, quoted: those of a join with emit="all" that are not for the archive."""
+    return [quoted(field.name) for field in joined.schema.fields if _of_results(field)]
+
+
+def _of_results(field: T.StructField) -> bool:
+    """Whether results have a column, and not only rows in the archive."""
+    return field.name not in (EVENT, STREAM, AT) and not (field.metadata or {}).get(ARCHIVED)
 
 
 def _parts_of_blobs(output: PackedOutput) -> Parts:
     """Return a function for the parts of a batch of blobs: one has results, or rows that were lost."""
-    plain = T.StructType([field for field in output.fields if field.name not in (EVENT, STREAM, AT)])
+    plain = T.StructType([field for field in output.fields if _of_results(field)])
 
     fields, fill = output.fields, output.fill  # not the output itself, which has a DataFrame
 

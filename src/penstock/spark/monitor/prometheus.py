@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 COUNTED = {  # metrics that only grow, with their names and descriptions in Prometheus
     "results": ("results", "Results found."),
     "expired": ("expired_rows", "Rows that left because nothing can match them any more."),
+    "released": ("released_rows", "Rows that left because their first match was their last."),
+    "unmatched": ("unmatched_rows", "Rows that came out because they have no partner."),
+    "undecided": ("undecided_rows", "Rows of which it is not known whether they have a partner."),
     "dropped": ("dropped_rows", "Rows dropped at random by drop_rate."),
     "late": ("late_rows", "Rows that arrived behind the progress of their stream."),
     "unestimated": ("unestimated_rows", "Rows too late to estimate the results they missed."),

@@ -86,7 +86,7 @@ def _recall(figures: dict[str, Any]) -> str:
     """Format the recall in percent, if there was anything to find."""
     if figures["recall"] is None:
         return "unknown" if figures["unestimated"] else "–"
-    if not (figures["results"] or figures["missed"] > 0):
+    if not (figures["results"] or figures["unmatched"] or figures["missed"] > 0):
         return "–"
     return str(RecallEstimate(figures["recall"], figures["recall_at_most"]))
 
@@ -120,6 +120,8 @@ def _lines(streams: tuple[str, ...]) -> dict[str, Callable[[dict[str, Any]], str
 def _lines_beside(totals: dict[str, Any]) -> dict[str, Callable[[dict[str, Any]], str]]:
     """Return the rows for lookups and queues, if the query has any."""
     lines: dict[str, Callable[[dict[str, Any]], str]] = {}
+    if totals["unmatched"] or totals["undecided"]:
+        lines |= {"without a partner": _counted("unmatched"), "undecided": _counted("undecided")}
     if totals["requests"]:
         lines["lookup hits"] = lambda f: _share(f.get("hits"), f.get("requests"))
     if totals["malformed"]:

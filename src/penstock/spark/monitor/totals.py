@@ -6,7 +6,7 @@ import math
 from collections import Counter, deque
 from typing import Any
 
-from penstock.joins.estimate import RecallEstimate, estimate_recall
+from penstock.joins.estimate import RecallEstimate, bounded_by, estimate_recall
 from penstock.joins.late import MOST_LATE
 from penstock.joins.sample_bias import CROWDED
 from penstock.spark.runtime.figures import MOST, JoinFigures
@@ -182,7 +182,7 @@ def recall_of(figures: JoinFigures) -> RecallEstimate:
     >>> print(recall_of(figures))
     at most 75.0 %
     """
-    return estimate_recall(
+    found = estimate_recall(
         figures.results + figures.unmatched,
         figures.missed,
         figures.unestimated,
@@ -190,6 +190,7 @@ def recall_of(figures: JoinFigures) -> RecallEstimate:
         guessed=figures.guessed,
         variance=figures.variance,
     )
+    return bounded_by(found, figures.undecided)
 
 
 def late_share(figures: JoinFigures) -> float:

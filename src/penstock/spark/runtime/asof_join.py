@@ -52,7 +52,7 @@ class AsofBucket(JoinBucket):
                 stream[order], key[order], time[order], row[order], *sized, collect=not quiet, log=True
             )
         ]
-        if self._follow_others(batch.latest_of):
+        if self.spec.streaming and self._follow_others(batch.latest_of, self.state.index):
             nothing = (np.empty(0, part.dtype) for part in (stream, key, time, row))
             outputs.append(self.state.process(*nothing, collect=not quiet, log=True))
         log = np.concatenate([out.log for out in outputs])
@@ -119,22 +119,6 @@ class AsofBucket(JoinBucket):
         size = row_bytes(table) if self._sized else np.zeros(len(key), np.int64)
         first = self.payload_tables[side].append(table)
         return key, time, np.arange(first, first + len(key)), size
-
-    def _follow_others(self, latest: dict[int, float]) -> bool:
-        """Let the streams advance as far as they have come in any bucket; whether they may have."""
-        reached: list[Any] = [None, None]
-        for side, mine in enumerate(self.spec.sides):
-            if side in latest and not mine.watermark and self.spec.streaming:
-                time = int(latest[side]) if self.spec.dtype == "int64" else latest[side]
-                behind, progress = (
-                    self.state.index.behind[side].item(),
-                    self.state.index.progress[side].item(),
-                )
-                reached[side] = max(time - behind, progress)
-        if reached == [None, None]:
-            return False
-        self.state.advance(*reached)
-        return True
 
     @staticmethod
     def _restored(data: bytes) -> Any:

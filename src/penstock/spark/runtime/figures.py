@@ -93,8 +93,6 @@ class JoinFigures(Figures):
 
     arrived: dict[str, int] = field(default_factory=_zeros)
     results: int = 0
-    unmatched: int = 0  # left rows that have no partner for certain (as-of joins)
-    undecided: int = 0  # left rows whose partner may have been evicted (as-of joins)
     missed: float | None = 0.0  # estimated number of results that were missed; None: unknown
     unestimated: int = 0  # rows that may have missed more, because they were too late for the estimate
     guessed: float = 0.0  # results that those rows would have if their keys were as frequent as lately
@@ -102,6 +100,9 @@ class JoinFigures(Figures):
     evicted: dict[str, int] = field(default_factory=_zeros)
     expired: int = 0
     dropped: int = 0
+    released: int = 0  # rows whose first match was their last
+    unmatched: int = 0  # rows that came out without a partner
+    undecided: int = 0  # rows of which it is not known whether they have one
     crowded: int = 0  # buckets whose arrivals exceed the rates that `drop_rate="unbiased"` assumes
     late: int = 0  # rows behind the progress of their stream
     skipped: int = 0  # rows without a key or a time

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.asof_loop import LOG_UNDECIDED
-from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE
+from penstock.engine.join_loop import LOG_DROPPED, LOG_EVICTED, LOG_LATE, LOG_UNDECIDED
 from penstock.engine.store import STEPS
 from penstock.errors import PenstockError, SnapshotError
 from penstock.joins.stream import StreamState
@@ -39,7 +38,13 @@ from penstock.spark.runtime.payload_table import PayloadTable
 LEFT, RIGHT = 0, 1
 CHUNK = 1 << 18  # results per table
 SLACK = 1.25  # rows of tuples that have left may take a quarter of the others
-EVENTS = {LOG_EVICTED: "evicted", LOG_DROPPED: "dropped", LOG_LATE: "late", LOG_UNDECIDED: "undecided"}
+EVENTS = {
+    LOG_EVICTED: "evicted",
+    LOG_DROPPED: "dropped",
+    LOG_LATE: "late",
+    LOG_UNDECIDED: "undecided",
+}
+TOTALS = "results", "expired", "dropped", "late", "released", "unmatched", "undecided"
 ESTIMATE = "missed", "unestimated", "guessed", "variance"
 RESULT = "result"  # the event of a result
 EVENT, STREAM, AT = "_event", "_stream", "_at"
@@ -64,17 +69,15 @@ class JoinBucket(Bucket):
         figures = self.figures = self.spec.figures()
         figures.skipped = batch.skipped
         before = self.state.totals() | self._estimate()
-        parts = [self._take_in(side, batch) for side in range(len(self.spec.sides))]
-        self._follow_watermark(batch.watermark)
+        parts = [self._take_in(side, batch.table(side)) for side in range(len(self.spec.sides))]
         counts = [len(part[0]) for part in parts]
         stream = np.repeat(np.arange(len(parts), dtype=np.int8), counts)
         key, time, row, size = (np.concatenate([part[i] for part in parts]) for i in range(4))
         order = np.argsort(time, kind="stable")  # rows of the first streams stand before the others
         first = int(self.state.store.meta[STEPS])
         sized = (size[order],) if self._sized else ()
-        out = self.state.process(
-            stream[order], key[order], time[order], row[order], *sized, collect=not quiet, log=True
-        )
+        columns = (stream[order], key[order], time[order], row[order], *sized)
+        out = self._feed(columns, batch.watermark, not quiet)
         self._count(before, out.log)
         figures.arrived = dict(zip(self.spec.streams, counts, strict=True))
         if quiet:
@@ -104,6 +107,11 @@ class JoinBucket(Bucket):
     def _wanted(self, side: int, table: pa.Table) -> pa.Table:
         """The rows of a batch DataFrame that are not skipped."""
         return table.filter(is_usable(table, self.spec.codes(side)))
+
+    def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Any:
+        """Process arrivals; what expires by the watermark has left before."""
+        self._follow_watermark(watermark)
+        return self.state.process(*columns, collect=collect, log=True)
 
     def adapt(self) -> bool:
         """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
@@ -167,9 +175,8 @@ class JoinBucket(Bucket):
         """The numbers by which the keys of rows are known; of no rows if there is no table."""
         return np.empty(0, np.int64) if table is None else table[KEY].to_numpy()
 
-    def _take_in(self, side: int, batch: PackedBatch) -> tuple[np.ndarray, ...]:
+    def _take_in(self, side: int, table: pa.Table | None) -> tuple[np.ndarray, ...]:
         """Put the rows of a side into its payload_table; their keys, times, row numbers and sizes."""
-        table = batch.table(side)
         if table is None:
             return (
                 self._keys(side, None),
@@ -179,7 +186,7 @@ class JoinBucket(Bucket):
             )
         if self.spec.sides[side].watermark and self.watermark >= 0:
             fresh = pc.greater(table[TIME], pa.scalar(self.watermark * 1_000, table[TIME].type))
-            if not pc.all(fresh).as_py():
+            if pc.all(fresh).as_py() is False:  # None if there are no rows
                 self._drop_behind(side, table.filter(pc.invert(fresh)))
                 table = table.filter(fresh)
         key, time = self._keys(side, table), table[TIME].to_numpy()
@@ -193,6 +200,18 @@ class JoinBucket(Bucket):
             micro = min(watermark * 1_000, FARTHEST - 1)  # rows beyond are skipped, but Spark follows them
             self.state.advance(*(micro if side.watermark else None for side in self.spec.sides))
             self.watermark = watermark
+
+    def _follow_others(self, latest: dict[int, float], clock: Any) -> bool:
+        """Let the streams advance as far as they have come in any bucket; whether they may have."""
+        reached: list[Any] = [None, None]
+        for side, mine in enumerate(self.spec.sides):
+            if side in latest and not mine.watermark:
+                time = int(latest[side]) if self.spec.dtype == "int64" else latest[side]
+                reached[side] = max(time - clock.behind[side].item(), clock.progress[side].item())
+        if reached == [None, None]:
+            return False
+        self.state.advance(*reached)
+        return True
 
     def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
         """The results as tables; `tables` has the rows of each stream."""
@@ -236,26 +255,44 @@ class JoinBucket(Bucket):
         if self.spec.emit != "all":
             return []
         tables = []
-        for side, mine in enumerate(self.spec.sides):
+        for side in range(len(self.spec.sides)):
             told = log[(log[:, 1] == side) & np.isin(log[:, 0], list(EVENTS))]
+            told = self._standing(told)
             if len(told) == 0:
                 continue
             rows = self.payload_tables[side].take(told[:, 2])
-            columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
-            columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
-            columns[EVENT] = pa.array([EVENTS[kind] for kind in told[:, 0].tolist()])
-            columns[STREAM] = pa.array([self.spec.streams[side]] * len(told))
-            when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
-            columns[AT] = pa.array(when).cast(_told_as(rows.schema.field(mine.time).type))
-            tables.append(pa.table(columns))
+            when = self._latest_time(len(told))
+            if len(times):
+                when = times[np.clip(told[:, 3] - first, 0, len(times) - 1)]
+            tables.append(self._lost(side, rows, [EVENTS[kind] for kind in told[:, 0].tolist()], when))
         return tables
+
+    def _standing(self, log: np.ndarray) -> np.ndarray:
+        """The entries of one stream that the archive has."""
+        return log
+
+    def _lost(self, side: int, rows: pa.Table, events: list[str], when: np.ndarray) -> pa.Table:
+        """Return rows of a side as the archive has them."""
+        mine = self.spec.sides[side]
+        columns = dict(zip(self.spec.keys, (rows[key] for key in mine.keys), strict=True))
+        columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
+        columns[EVENT] = pa.array(events)
+        columns[STREAM] = pa.array([self.spec.streams[side]] * len(events))
+        columns[AT] = pa.array(when).cast(_told_as(rows.schema.field(mine.time).type))
+        return pa.table(columns)
+
+    def _latest_time(self, count: int) -> np.ndarray:
+        """The time of events in a batch without rows: how far the streams have come."""
+        progress = self.state.flow.progress.max()
+        return np.full(count, progress if progress > -FARTHEST else 0)
 
     def _count(self, before: dict[str, Any], log: np.ndarray) -> None:
         figures, after = self.figures, self.state.totals()
-        for name in ("results", "expired", "dropped", "late"):
-            setattr(figures, name, after[name] - before[name])
+        for name in TOTALS:
+            setattr(figures, name, getattr(figures, name) + after.get(name, 0) - before.get(name, 0))
         for name, total in self._estimate().items():
-            setattr(figures, name, total - before[name])
+            known = total is not None and before[name] is not None
+            setattr(figures, name, total - before[name] if known else None)
         figures.crowded = int(self._crowded())
         evicted = [sum(pair) for pair in zip(self._evicted(log), self._uncounted, strict=True)]
         figures.evicted = dict(zip(self.spec.streams, evicted, strict=True))

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from penstock.errors import ColumnError, PenstockError, hint
+from penstock.errors import ColumnError, hint
 from penstock.spark.runtime.arrow_types import arrow_schema
 from penstock.spark.runtime.figures import SIDES
 from penstock.spark.runtime.join_spec import JoinSide
@@ -21,6 +21,8 @@ from penstock.spark.runtime.packer import renamed
 WATERMARK = "spark.watermarkDelayMs"  # how Spark marks the column of a watermark
 CODED = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DateType, T.BooleanType)  # are their own code
 EVENT_TIME = "event_time"
+ARCHIVED = "penstock.archived"  # marks columns that only rows in the archive have
+LEFT_ONLY = ("left_semi", "left_anti")  # whose results have left columns alone
 WATERMARKED = {"spark.watermarkDelayMs": 0}  # how Spark knows a column by which windows may close
 
 
@@ -150,13 +152,25 @@ def sides_of(
     return left_side, right_side
 
 
-def output_fields(left: DataFrame, right: DataFrame, sides: tuple[JoinSide, JoinSide]) -> list[T.StructField]:
-    """Return the columns of the results: keys once, then left, then right."""
-    fields = [T.StructField(name, left.schema[name].dataType) for name in sides[0].key_sources]
-    for frame, side in zip((left, right), sides, strict=True):
+def output_fields(
+    left: DataFrame, right: DataFrame, sides: tuple[JoinSide, JoinSide], keys: JoinKeys, how: str = "inner"
+) -> list[T.StructField]:
+    """Return the columns of the results: keys once, then left, then right.
+
+    Semi and anti joins have left columns alone; those of the right side are for the archive.
+    """
+    kinds = key_types_of(keys, how)
+    fields = [T.StructField(name, kind) for name, kind in zip(sides[0].key_sources, kinds, strict=True)]
+    for number, (frame, side) in enumerate(zip((left, right), sides, strict=True)):
+        only = {ARCHIVED: True} if number == 1 and how in LEFT_ONLY else None
         for name, out in zip(side.sources, side.names, strict=True):
-            fields.append(T.StructField(out, frame.schema[name].dataType))
+            fields.append(T.StructField(out, frame.schema[name].dataType, True, only))
     return fields
+
+
+def key_types_of(keys: JoinKeys, how: str) -> tuple[T.DataType, ...]:
+    """Return the types in which keys come out: those of the side that has them in every row."""
+    return {"right": keys.right_types, "full": keys.types}.get(how, keys.left_types)
 
 
 def _pairs(on: Any, option: str) -> list[tuple[str, str]]:
@@ -270,10 +284,25 @@ def row_bytes_of(fields: Sequence[T.StructField]) -> float:
     return total
 
 
-def refuse_kind(how: str) -> None:
-    """Reject all but inner joins, which are the only ones supported so far."""
-    if how != "inner":
-        raise PenstockError(
-            f"how={how!r} is not supported yet; use how='inner'. For rows without a match, anti-join a "
-            "stream with the results."
-        )
+def suffixes_for(how: str, suffixes: Sequence[str]) -> Sequence[str]:
+    """Return the suffixes of columns that both sides have: semi and anti joins keep the left names.
+
+    >>> from penstock.spark.runtime.join_schema import suffixes_for
+    >>> suffixes_for("left_semi", ("_left", "_right")), suffixes_for("left", ("_left", "_right"))
+    (('', '_right'), ('_left', '_right'))
+    """
+    return ("", suffixes[1] or "_right") if how in LEFT_ONLY else suffixes
+
+
+def check_key_times(keys: JoinKeys, times: tuple[str, str], how: str) -> None:
+    """Reject a time that is also a key and would come out in another type."""
+    shown = key_types_of(keys, how)
+    for names, kinds, time in zip(
+        (keys.left, keys.right), (keys.left_types, keys.right_types), times, strict=True
+    ):
+        for name, kind, wanted in zip(names, kinds, shown, strict=True):
+            if how in ("right", "full") and name == time and kind != wanted:
+                raise ColumnError(
+                    f"The time {name!r} is also a key, and is {kind.simpleString()} on one side and "
+                    f"{wanted.simpleString()} in the results of how={how!r}. Cast one of them."
+                )

@@ -16,6 +16,7 @@ from penstock.joins.window import WindowJoin, check_rates
 from penstock.spark.runtime.figures import SIDES, JoinFigures
 from penstock.spark.runtime.join_bucket import EVENT, RESULT, JoinBucket
 from penstock.spark.runtime.operator import Spec, fixed_types, seed_of
+from penstock.spark.runtime.outer_bucket import OuterBucket
 from penstock.spark.runtime.packer import CHECK, KEY, ArrivalPacking, Packing
 
 LEFT_OVER = 16  # one part in so many of a byte budget is for rows that have left
@@ -144,9 +145,24 @@ class JoinSpec(StreamsSpec):
         return self.join.policy.weighs_results
 
     @property
+    def kind(self) -> type[JoinBucket]:  # type: ignore[override]
+        """What runs it."""
+        return JoinBucket if self.join.kind.plain else OuterBucket
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """Left and right."""
         return SIDES
+
+    def packings(self, labels: tuple[int, ...]) -> list[Packing]:
+        """One per stream. Rows without a key come out of a preserved side; time moves on for all buckets."""
+        kind = self.join.kind
+        return [
+            ArrivalPacking(
+                labels, side, each.time, self.dtype, self.codes(side), kind.preserved[side], any(kind.tracked)
+            )
+            for side, each in enumerate(self.sides)
+        ]
 
     @property
     def sides(self) -> tuple[JoinSide, JoinSide]:
@@ -210,6 +226,7 @@ class JoinSpec(StreamsSpec):
             "the window": str(self.join.within),
             "the columns": str((self.left.sources, self.right.sources)),
             "emit": self.emit,
+            **({} if self.join.kind.plain else {"the kind of join": f"{self.join.how}, {self.join.matches}"}),
         } | fixed_types(SIDES, self.column_types, self.key_types)
 
 

@@ -87,13 +87,24 @@ class ArrivalPacking(Packing):
     time: str = ""  # the name of the time column
     dtype: str = "int64"  # of the times as numbers
     codes: tuple[str, ...] = (KEY,)  # the columns of the keys; a row needs one of them
+    preserved: bool = False  # rows without a key or a time come out, so that they are not left out
+    clocks: bool = False  # all buckets are told of every batch
+
+    @property
+    def to_all(self) -> bool:
+        """Whether rows may come out because time has moved on."""
+        return self.clocks
 
     def divide(self, table: pa.Table) -> Divided:
         """Divide the rows that can be used."""
         table = with_time(table, self.time, self.dtype)
         usable = is_usable(table, self.codes)
+        latest = _latest(table.filter(usable)[TIME]) if self.clocks else UNKNOWN
+        if self.preserved:
+            return Divided(by_bucket(table, len(self.labels)), latest=latest)
         skipped = table.num_rows - pc.sum(usable, min_count=0).as_py()
-        return Divided(by_bucket(table.filter(usable) if skipped else table, len(self.labels)), skipped)
+        table = table.filter(usable) if skipped else table
+        return Divided(by_bucket(table, len(self.labels)), skipped, latest)
 
 
 @dataclass(frozen=True)

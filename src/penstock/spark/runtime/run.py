@@ -93,7 +93,9 @@ def _finished(bucket: Bucket | None, number: int, total: Figures) -> Iterator[pa
     """What a bucket has to say in the end."""
     if bucket is None:
         return
-    if last := list(bucket.finish()):
+    before = bucket.figures
+    last = list(bucket.finish())
+    if last or bucket.figures is not before:
         total.add(bucket.figures)
     for blob in blobs_of(last):
         yield to_batch(rows=blob)

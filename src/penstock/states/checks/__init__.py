@@ -21,12 +21,20 @@ from penstock.states.checks.knowledge import check_predictor
 from penstock.states.checks.orders import check_queue
 from penstock.states.checks.parts import CHECKS, check_parts, needs_check
 from penstock.states.checks.store import check_apart, check_store
-from penstock.states.checks.streams import check_flow, check_index, check_open, check_sample, check_sketch
+from penstock.states.checks.streams import (
+    check_decided,
+    check_flow,
+    check_index,
+    check_open,
+    check_sample,
+    check_sketch,
+)
 
 __all__ = [
     "CHECKS",
     "check_apart",
     "check_cache",
+    "check_decided",
     "check_flow",
     "check_index",
     "check_numbers",

@@ -10,6 +10,7 @@ from penstock.engine import result_sample as sampling
 from penstock.engine import window_counts as counting
 from penstock.engine.join_loop import Batch
 from penstock.engine.loss_sketch import Sketch
+from penstock.engine.lost_keys import LostKeys
 from penstock.engine.many_index import (
     CHAIN,
     COUNTING,
@@ -25,6 +26,7 @@ from penstock.engine.many_index import (
     Scheme,
 )
 from penstock.engine.many_join_late import ManyFlow
+from penstock.engine.pair_join_decided import TOGETHER, AnyPair, Decided
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
 from penstock.snapshots.array_checks import (
@@ -42,7 +44,7 @@ from penstock.states.checks.orders import check_queue
 from penstock.states.checks.parts import CHECKS, anything, check_parts, checks
 from penstock.states.checks.store import check_ends, check_links, live_tuples
 
-for _kind in (Expiry, Scheme, Batch):
+for _kind in (Expiry, Scheme, Batch, AnyPair):
     CHECKS[_kind] = anything  # looked at with what they belong to
 
 
@@ -59,6 +61,28 @@ def check_flow(flow: Any, store: Store, fresh: Any) -> None:
 
 
 CHECKS[Flow] = CHECKS[ManyFlow] = check_flow
+
+
+@checks(LostKeys)
+def check_lost_keys(lost: LostKeys, store: Store, fresh: LostKeys) -> None:
+    """Whether a filter of keys that left early is one of the same window."""
+    check_shapes(lost, fresh, "the filter of lost keys")
+    check_same(lost.line, fresh.line, "which streams are recorded")
+    check_same(lost.span, fresh.span, "the span of a pane")
+    check_within(lost.pane, -FAR, FAR, "a pane")
+
+
+@checks(Decided)
+def check_decided(index: Any, store: Store, fresh: Any) -> None:
+    """Whether what is known of the tuples is sound."""
+    check_shapes(index, fresh, "what is known of the tuples")
+    check_same(index.rules, fresh.rules, "the kind of join")
+    check_lost_keys(index.lost, store, fresh.lost)
+    check_within(index.meta, 0, FAR, "a counter")
+    check_within(index.last, 0, FAR, "an arrival")
+    if not index.rules[TOGETHER]:
+        check_flow(index.flow, store, fresh.flow)
+    check_parts(index.condition, store, fresh.condition)
 
 
 @checks(Sketch)
