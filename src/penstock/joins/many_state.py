@@ -5,52 +5,40 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from penstock.arrays import check_reach, table_bytes, time_numbers, whole_numbers
+from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.join_loop import LOGGED, PAIRS, drive
-from penstock.engine.many_index import COUNTING, HELD, MOST, TALLYING, Index, grow_index
+from penstock.engine.many_index import COUNTING, MOST, TALLYING, Index
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion_anew
-from penstock.engine.many_switch import recount
 from penstock.engine.policy_race import Choice
 from penstock.engine.store import (
-    ARRIVAL,
     ARRIVALS,
     DROPPED,
     EVICTED,
     EXPIRED,
-    HIGH_TUPLE,
-    KEY,
     LIVE,
     MATCHED,
     OVERSIZE,
-    P_GROW,
     P_LIMIT,
-    P_LIVE,
-    P_PEAK_USED,
-    P_USED,
     PEAK_TUPLES,
     REFUSED,
-    ROW,
-    SIZE,
-    STREAM,
-    TIME,
     Store,
 )
-from penstock.errors import BudgetError, PenstockError
-from penstock.joins.growth import grow, next_rooms, rooms_of, touched_bytes
+from penstock.errors import PenstockError
+from penstock.joins.growth import rooms_of
 from penstock.joins.late import LateWatch
 from penstock.joins.many_config import ManyConfig
 from penstock.joins.many_follower import ManyFollower
+from penstock.joins.many_growth import GrowsTables
 from penstock.joins.many_invariants import check_many
-from penstock.joins.policy_switch import OF_THE_STORE
+from penstock.joins.many_switch import follow
 from penstock.joins.snapshot_checks import checked_rooms
-from penstock.policies.base import Policy
 from penstock.states import snapshot as snapshots
 from penstock.states.checks import check_apart, check_index, check_parts, check_shapes, looked_over
 from penstock.structures import key_counts
@@ -71,7 +59,7 @@ class ManyOutput:
     log: np.ndarray  # kind, stream, row, step
 
 
-class ManyState:
+class ManyState(GrowsTables):
     """The mutable state of a join of many streams.
 
     Arrivals are given as arrays in processing order: `stream`, `key`, `time` and `row` (any number that
@@ -109,11 +97,6 @@ class ManyState:
         self._pace = Pace()
         self.peak = 0
         self._kernel: Callable[..., int] = drive if config.policy.compiled else interpreted(drive)
-
-    @property
-    def running(self) -> Policy:
-        """The policy that currently decides: that of the join, or the one that it follows."""
-        return self.config.policy if self.follower is None else self.follower.policy
 
     @property
     def choice(self) -> Choice | None:
@@ -258,10 +241,12 @@ class ManyState:
                 if n > 0:
                     self._apportion(out)
                 if self.follower is not None:
+                    began = clock.perf_counter()
                     leader = self.follower.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
                     heard = limit
                     if leader is not None:
-                        self._follow(leader)
+                        follow(self, leader)
+                    self.seconds += clock.perf_counter() - began
                 if limit == n:
                     break
                 limit = self._next_cut(limit, n)
@@ -279,116 +264,11 @@ class ManyState:
             self._observe(batch, out.each)
         return ManyOutput(out.counts, split, out.log[: out.ends[LOGGED]])
 
-    def _grow(self, stream: int) -> bool:
-        """Make room for more tuples if the driver has come back for that, before an arrival of a stream."""
-        pool = self.store.pools[self.store.pool_of[stream]]
-        if pool[P_LIVE] < pool[P_LIMIT] or pool[P_USED] > pool[P_GROW]:
-            return False
-        rooms = next_rooms(self.config, self.store)
-        if rooms is None:
-            return False
-        began = clock.perf_counter()
-        self._note_peak()
-        tables, index = self.store._asdict(), self.index._asdict()
-        self.store = self.index = self.search = None  # type: ignore[assignment]  # tables go as they are copied
-        try:
-            self.store = grow(self.config, tables, rooms)
-            self.policy = self.running.grow(self.policy, self.store, rooms)
-            grow_index(index, sum(rooms))
-            self.index = Index(**index)
-            self._grow_beyond(rooms)
-        except MemoryError as error:
-            raise BudgetError(
-                f"This machine has no memory left to keep {sum(rooms):,} tuples, which the budget allows. "
-                "Give a smaller budget, and start again from the last snapshot."
-            ) from error
-        self.search = self.config.build_search(self.index, rooms)
-        self.seconds += clock.perf_counter() - began
-        return True
-
-    def _follow(self, policy: Policy) -> None:
-        """Switch to another policy: the tuples enter a fresh state of it in order of arrival.
-
-        They match each other again as they come, and scores start from that.
-        """
-        assert self.follower is not None
-        self._note_peak()
-        self.follower.change(policy)
-        old, rooms = self.store, rooms_of(self.store)
-        fresh = type(self)(replace(self.config, policy=policy, warmup=0, chance=0.0), rooms)
-        fresh._estimates = False
-        slots = np.flatnonzero(old.t64[: int(old.meta[HIGH_TUPLE]) + 1, ARRIVAL] >= 0)
-        slots = slots[slots > 0]
-        slots = slots[np.argsort(old.t64[slots, ARRIVAL])]
-        fresh._keep_progress(self)
-        fresh._run(self._carried(slots), False, False)
-        kept = fresh.store.meta[OF_THE_STORE].copy()
-        fresh.store.meta[:] = old.meta
-        fresh.store.meta[OF_THE_STORE] = kept
-        for name in ("clock", "random", "chance"):
-            getattr(fresh.store, name)[:] = getattr(old, name)
-        fresh.store.pools[:, P_PEAK_USED] = old.pools[:, P_PEAK_USED]
-        there = np.arange(1, len(slots) + 1)
-        fresh.store.time[there, TIME] = old.time[slots, TIME]
-        fresh.index.found[:] = self.index.found
-        fresh.index.meta[TALLYING] = self.index.meta[TALLYING]
-        index = fresh.index._replace(counts=self.index.counts)
-        self.store, self.index, self.policy = fresh.store, index, fresh.policy
-        if index.meta[COUNTING]:
-            with expecting(len(slots), apart=True):
-                recount(self.store, index)
-        self.search = self.config.build_search(index, rooms_of(self.store))
-        self._take_progress(fresh)
-
-    def _carried(self, slots: np.ndarray) -> ManyBatch:
-        """Return buffered tuples as arrivals; those of windows of rows at the time of the one before."""
-        store, index = self.store, self.index
-        stream, time = store.t32[slots, STREAM].astype(np.int64), store.time[slots, TIME].copy()
-        held, rows = index.links[slots, :, HELD], index.by_rows[stream] > 0
-        if rows.any():
-            time[rows] = time[~rows].min() if not rows.all() else 0
-            time = np.maximum.accumulate(time)
-        key = np.where(held > 0, index.k64[held, KEY], -1)
-        size = store.t32[slots, SIZE].astype(np.int64)
-        size = size if self.config.payload is not None else size[:0]
-        return ManyBatch(stream, key, time, store.t64[slots, ROW], size, np.zeros(0, np.bool_))
-
     def _keep_progress(self, other: ManyState) -> None:
         """Take the progress of the streams from a state whose tuples are to enter."""
 
     def _take_progress(self, other: ManyState) -> None:
         """Take over, with the tuples, the order in which they expire."""
-
-    def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
-        """Make room for more tuples in what a state has besides the store, the index and the policy."""
-
-    def _note_peak(self) -> None:
-        """Before tables change, note how many bytes they and the payload took."""
-        self.peak = max(self.peak, self.table_bytes + self._payload_bytes)
-        self.store.pools[:, P_PEAK_USED] = self.store.pools[:, P_USED]
-
-    @property
-    def peak_bytes(self) -> int:
-        """Peak memory in bytes: tables, scores and counts, and the payload of the tuples."""
-        return max(self.peak, self.table_bytes + self._payload_bytes)
-
-    @property
-    def _payload_bytes(self) -> int:
-        """Most bytes of payload since the tables changed last."""
-        if self.config.payload is None:
-            return int(self.store.meta[PEAK_TUPLES] * self.config.mean_row)
-        return int(self.store.pools[:, P_PEAK_USED].sum())
-
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of all tables, including key counts."""
-        small = 0 if self.follower is None else self.follower.bytes
-        return touched_bytes(self.config, self.store, table_bytes(*self._tables) + small)
-
-    @property
-    def _tables(self) -> tuple[Any, ...]:
-        """Everything that is kept."""
-        return self.store, self.policy, self.index, self.search
 
     _estimates = False  # whether missed results are estimated
 
