@@ -23,6 +23,7 @@ from penstock.compiler.tiers import only
 from penstock.errors import PenstockError, UnknownPolicyError, hint
 from penstock.joins.asof import AsofJoin
 from penstock.joins.many import join_many
+from penstock.joins.many_arrivals import Chain
 from penstock.joins.many_stream import start_many
 from penstock.joins.window import WindowJoin
 from penstock.linked import StreamQuery
@@ -147,10 +148,14 @@ def _many(policy: str) -> Iterator[Callable[[], object]]:
         options: dict[str, Any] = {"within": 9, "budget": BUDGET, "policy": policy}
         yield partial(join_many, {name: _stream(dtype) for name in "abc"}, on="k", time="ts", **options)
         yield partial(_warm_many, options | {"dtype": np.dtype(dtype)})
+        chained = options | {"on": Chain(("a.k", "b.k"), ("b.k", "c.k")), "time": "ts"}
+        yield partial(join_many, {name: _stream(dtype) for name in "abc"}, **chained)
+        linked = {"dtype": np.dtype(dtype), "joins": [(0, 1), (1, 2)], "chain": True}
+        yield partial(_warm_many, options | linked)
 
 
 def _warm_many(options: dict[str, Any]) -> None:
-    start_many(3, [(0, 1, 2)], **options).warm()
+    start_many(3, **{"joins": [(0, 1, 2)]} | options).warm()
 
 
 def _cache(policy: str) -> Iterator[Callable[[], object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -128,8 +128,17 @@ def window_of(value: object) -> Window:
     return Within(value, value)  # type: ignore[arg-type]
 
 
+class HasUnit(Protocol):
+    """A window, or several."""
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether it is a duration, so that the unit of the time column matters."""
+        ...
+
+
 def unit_doubt(
-    window: Window, unit: str, times: tuple[float, float] | None, stamped: bool = False
+    window: HasUnit, unit: str, times: tuple[float, float] | None, stamped: bool = False
 ) -> str | None:
     """Return why times or the window are probably read in the wrong unit, or None if they look right.
 
@@ -160,7 +169,7 @@ def unit_doubt(
     )
 
 
-def _bare_number_doubt(window: Window, unit: str) -> str | None:
+def _bare_number_doubt(window: HasUnit, unit: str) -> str | None:
     """Return a doubt about a bare number as the window of timestamps, if it is shorter than a second."""
     if not isinstance(window, Within):
         return None
@@ -174,7 +183,7 @@ def _bare_number_doubt(window: Window, unit: str) -> str | None:
     )
 
 
-def warn_unit(window: Window, unit: str, times: tuple[float, float] | None, stamped: bool = False) -> None:
+def warn_unit(window: HasUnit, unit: str, times: tuple[float, float] | None, stamped: bool = False) -> None:
     """Warn if the times or the window look as if they were in another unit than the one they are read in.
 
     >>> from penstock.window import warn_unit, window_of
@@ -193,7 +202,7 @@ class UnitWatch:
     >>> UnitWatch(window_of("10 minutes"), "s").see(np.array([1_700_000_000]))
     """
 
-    def __init__(self, window: Window, unit: str) -> None:
+    def __init__(self, window: HasUnit, unit: str) -> None:
         self._window, self._unit, self._seen = window, unit, False
 
     def see(self, times: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.engine.many_join import apportion
+from penstock.engine.apportion import apportion
 from penstock.joins import ManyConfig, many_state
 from penstock.joins.many_arrivals import joins_of, many_arrivals_of
 from penstock.window import window_of
@@ -208,7 +208,7 @@ def test_a_restored_state_goes_on_and_invariants_hold(policy: str, case: Case, c
         joins=arrivals.joins,
         window=window_of(case.within).resolve("ms"),
         policy=ps.policies.get(policy),
-        limits=(case.budget,),
+        capacities=(case.budget,),
         seed=5,
     )
     columns = (arrivals.stream, arrivals.key, arrivals.time, arrivals.row)
@@ -340,7 +340,7 @@ def test_credit_does_not_depend_on_batches(case: Case, cut: int) -> None:
         joins=arrivals.joins,
         window=window_of(case.within).resolve("ms"),
         policy=ps.policies.get("gdj"),
-        limits=tuple(apportion(case.budget, np.ones(m)).tolist()),
+        capacities=tuple(apportion(case.budget, np.ones(m)).tolist()),
         every=case.budget,
     )
     columns = (arrivals.stream, arrivals.key, arrivals.time, arrivals.row)
@@ -472,7 +472,8 @@ PAIR = (("a", "k"), ("b", "k"))
         ({"within": ps.Landmark(1.5)}, "whole number"),
         ({"budget": ps.Tuples(1)}, "at least one tuple per stream, 2 in all"),
         ({"budget": ps.Fraction(0.1)}, "is 0 tuples"),
-        ({"budget": ps.Bytes("1 MiB")}, "in tuples"),
+        ({"budget": ps.Bytes("1 KiB")}, "too little for the tables"),
+        ({"budget": ps.Bytes("1 MiB"), "allocation": "credit", "policy": "gdj"}, "in tuples"),
         ({"policy": "gjd"}, "did you mean 'gdj'"),
         ({"policy": "life"}, "not defined for joins of many streams.*fifo.*gdj"),
         ({"policy": "age"}, "not defined for joins of many streams.*fifo.*gdj"),

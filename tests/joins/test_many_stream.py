@@ -259,7 +259,7 @@ def test_credit_keeps_the_budget(case: Case) -> None:
         ({"within": (0, 5)}, "must be symmetric"),
         ({"budget": ps.Tuples(2)}, "3 in all"),
         ({"budget": ps.Fraction(0.5)}, "give Tuples"),
-        ({"budget": ps.Bytes("1 MiB")}, "in tuples"),
+        ({"budget": ps.Bytes("1 KiB")}, "too little for the tables"),
         ({"policy": "life"}, "not defined for joins of many streams"),
         ({"allocation": "proportional"}, "use 'unified'"),
         ({"lateness": (0, 1)}, "a tuple of 3"),

@@ -6,14 +6,15 @@ stream. The rows hang in hash buckets as the keys of a store do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
-from penstock.engine.store import META, add_key, drop_key, find_key, power_of_two
-from penstock.structures.key_counts import Counts, new_counts
+from penstock.engine.store import HIGH_KEY, META, add_key, drop_key, find_key, power_of_two, spread_keys
+from penstock.structures.key_counts import Counts, new_sketch
+from penstock.structures.tables import enlarged, new_table
 
 # Columns of a row of the index, 32 bits wide; KEY and LINK are as in the store.
 TUPLES = 7  # of all participants
@@ -26,6 +27,8 @@ HELD, YOUNGER, OLDER, LINK_WIDTH = 0, 1, 2, 4  # row of the index, neighbours in
 # Flags in the `meta` of an index, beside those of its free list.
 COUNTING = 8  # 1: the score of a tuple is a count of arrivals, kept in its own key row
 HEEDING = 9  # 1: the policy wants to know of matches
+MIXED = 10  # 1: some windows count rows
+TALLYING = 11  # 1: arrivals are counted though they are no score, for a policy that may take over
 
 MOST = (1 << 62) - 1  # counts of results stop here
 
@@ -54,6 +57,7 @@ class Index(NamedTuple):
     entry: np.ndarray  # of the present arrival, per place: the row of the index
     product: np.ndarray  # and the results
     cursor: np.ndarray  # per participant, the tuple of the result that is written out
+    by_rows: np.ndarray  # per stream: 1 if its tuples expire by its arrivals, not by time
     meta: np.ndarray
 
 
@@ -78,26 +82,46 @@ def new_scheme(joins: tuple[tuple[int, ...], ...], streams: int) -> Scheme:
     return scheme
 
 
-def new_index(scheme: Scheme, tuples: int, counting: bool, heeding: bool) -> Index:
-    """An empty index for so many tuples."""
+def new_index(
+    scheme: Scheme, tuples: int, counting: bool, heeding: bool, by_rows: tuple[bool, ...] = ()
+) -> Index:
+    """An empty index for so many tuples, without room for counts.
+
+    `by_rows` says which streams have windows of rows.
+    """
     widest, most = scheme.stream.shape[1], scheme.join.shape[1]
     keys = tuples * most + 2
-    k64 = np.zeros((keys, CHAIN // 2 + (3 * widest + 1) // 2), np.int64)
+    k64 = new_table((keys, CHAIN // 2 + (3 * widest + 1) // 2), np.int64)
     meta = np.zeros(META, np.int64)
-    meta[COUNTING], meta[HEEDING] = counting, heeding
+    meta[COUNTING], meta[HEEDING], meta[MIXED] = counting, heeding, any(by_rows)
     return Index(
         scheme=scheme,
         k64=k64,
         k32=k64.view(np.int32),
-        buckets=np.zeros(power_of_two(2 * keys), np.int32),
-        links=np.zeros((tuples + 2, most, LINK_WIDTH), np.int32),
-        counts=new_counts(),
+        buckets=new_table(power_of_two(2 * keys), np.int32),
+        links=new_table((tuples + 2, most, LINK_WIDTH), np.int32),
+        counts=new_sketch(1, 1),
         found=np.zeros(len(scheme.size), np.int64),
         entry=np.zeros(most, np.int64),
         product=np.zeros(most, np.int64),
         cursor=np.zeros(widest, np.int64),
+        by_rows=np.array(by_rows or (False,) * len(scheme.degree), np.int64),
         meta=meta,
     )
+
+
+def grow_index(tables: dict[str, Any], tuples: int) -> None:
+    """Enlarge the arrays of an index, given by name, for so many tuples; the caller keeps no others."""
+    most, k64 = tables["links"].shape[1], tables["k64"]
+    keys = tuples * most + 2
+    tables["k32"] = None
+    tables["k64"] = k64 = enlarged(k64, (keys, k64.shape[1]))
+    tables["k32"] = k32 = k64.view(np.int32)
+    tables["links"] = enlarged(tables["links"], (tuples + 2, most, LINK_WIDTH))
+    size = power_of_two(2 * keys)
+    if size > len(tables["buckets"]):
+        high = int(tables["meta"][HIGH_KEY])
+        tables["buckets"] = spread_keys(k64, k32, k32[:, TUPLES] > 0, high, size)
 
 
 @jit
@@ -178,30 +202,43 @@ def unlink(index, slot, place, part):
 
 
 @jit
-def exact_many(scheme, stream, key, time, first, landmark, horizon):
-    """Results per join without a limit of memory. O(n * members).
+def exact_many(scheme, stream, key, time, first, landmark, horizon, by_rows, order, warmup):
+    """Results per join without a limit of memory. O(n * (members + streams)).
 
     Keys are dense codes per join; `first` is where the counts of each join begin, with one at the end.
+    `order` has the arrivals of the first stream, then those of the next, and so on.
     """
-    return _exact_many(borrow(scheme), stream, key, time, first, landmark, horizon)
+    return _exact_many(borrow(scheme), stream, key, time, first, (landmark, warmup), horizon, by_rows, order)
 
 
 @jit
-def _exact_many(scheme, stream, key, time, first, landmark, horizon):
+def _exact_many(scheme, stream, key, time, first, numbers, horizon, by_rows, order):
+    landmark, warmup = numbers
     live = np.zeros(first[-1], np.int64)  # by join, code and participant
     found = np.zeros(scheme.size.shape[0], np.int64)
-    gone = 0
+    streams = horizon.shape[0]
+    begin = np.zeros(streams + 1, np.int64)  # of the arrivals of each stream in `order`
     for i in range(stream.shape[0]):
-        while gone < i:
-            if landmark:
-                late = time[i] // horizon > time[gone] // horizon
-            else:
-                late = time[i] - time[gone] > horizon
-            if not late:
-                break
-            _note(scheme, live, first, stream[gone], key[gone], -1)
-            gone += 1
-        for place in range(scheme.degree[stream[i]]):
+        begin[stream[i] + 1] += 1
+    for each in range(streams):
+        begin[each + 1] += begin[each]
+    gone, came = begin[:streams].copy(), begin[:streams].copy()
+    for i in range(stream.shape[0]):
+        came[stream[i]] += 1
+        for each in range(streams):
+            while gone[each] < begin[each + 1] and order[gone[each]] < i:
+                then = order[gone[each]]
+                if by_rows[each] != 0:
+                    late = came[each] - gone[each] - 1 > horizon[each]
+                elif landmark:
+                    late = time[i] // horizon[each] > time[then] // horizon[each]
+                else:
+                    late = time[i] - time[then] > horizon[each]
+                if not late:
+                    break
+                _note(scheme, live, first, each, key[then], -1)
+                gone[each] += 1
+        for place in range(scheme.degree[stream[i]] if i >= warmup else 0):
             if key[i, place] >= 0:
                 join, own = scheme.join[stream[i], place], scheme.part[stream[i], place]
                 at = first[join] + key[i, place] * scheme.size[join]

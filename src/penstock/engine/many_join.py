@@ -15,6 +15,7 @@ from penstock.compiler.driver import driver
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow, prefetch
 from penstock.engine import arrival_ring
+from penstock.engine.apportion import added_up, apportion
 from penstock.engine.hooks import arrive, enter, leave, lowest, make_room, match_key, score
 from penstock.engine.join_loop import (
     LOG_EVICTED,
@@ -27,13 +28,16 @@ from penstock.engine.join_loop import (
     look_ahead,
     matched,
     probe,
+    retreat,
     room_for_results,
 )
 from penstock.engine.many_index import (
     CHAIN,
     COUNTING,
     HEEDING,
+    MIXED,
     OLDEST,
+    TALLYING,
     YOUNGER,
     Index,
     capped,
@@ -44,22 +48,28 @@ from penstock.engine.many_index import (
 from penstock.engine.store import (
     ARRIVAL,
     COUNT,
+    DROPPED,
     ENTRY,
     EVICTED,
     EXPIRED,
     HEAD,
     HIGH_TUPLE,
     KEY,
+    MATCHED,
     NEXT,
+    OVERSIZE,
+    P_BYTES,
     P_LIMIT,
     P_LIVE,
     PREV,
     REFUSED,
     RESULTS,
     ROW,
+    STEPS,
     STREAM,
     TAIL,
     USE,
+    WARMUP,
     bucket_of,
     fits,
     free_tuple,
@@ -78,6 +88,8 @@ class ManyBatch(NamedTuple):
     key: np.ndarray  # arrival, place; -1: null
     time: np.ndarray
     row: np.ndarray
+    size: np.ndarray  # in bytes; empty if it does not count
+    kept: np.ndarray  # whether it may enter; empty if all may
 
 
 class ManyOut(NamedTuple):
@@ -102,9 +114,14 @@ def _look_ahead(index, policy, store, batch, i):
 
 @advance.on(Index)
 def _advance(index, policy, store, out, stream, time):
-    store.clock[:] = time
+    set_clocks(store, index, stream, time)
     expire(policy, store, index, out)
     return False
+
+
+@retreat.on(Index)
+def _retreat(index, store, stream):
+    turn_back(store, index, stream)
 
 
 @probe.on(Index)
@@ -120,18 +137,38 @@ def _arrived(index, policy, store, batch, out, i, late, entry):
 @matched.on(Index)
 def _matched(index, policy, store, batch, out, i, found, entry, arrival):
     stream = np.int64(batch.stream[i])
-    count_results(store, index, out, i, stream, found)
+    counts = count_results(store, index, out, i, stream, found)
     for place in range(index.scheme.degree[stream]):
         if index.product[place] > 0:
             if index.meta[HEEDING] != 0:
                 match(policy, store, index, stream, place, arrival)
-            if out.rows.shape[0] > 0:
+            if counts and out.rows.shape[0] > 0:
                 emit(store, index, out, stream, place, batch.row[i])
 
 
 @admit.on(Index)
 def _admit(index, policy, store, batch, out, i, entry, arrival):
-    let_in(policy, store, index, batch, out, i, entry, arrival)
+    let_in(policy, store, index, batch, out, i, store.clock[np.int64(batch.stream[i])], entry, arrival)
+
+
+@jit
+def set_clocks(store, index, stream, time):
+    """Set the clocks to the time of an arrival; a stream with a window of rows counts its own."""
+    if index.meta[MIXED] == 0:
+        store.clock[:] = time
+        return
+    for each in range(store.clock.shape[0]):
+        if index.by_rows[each] == 0:
+            store.clock[each] = time
+        elif each == stream:
+            store.clock[each] += 1
+
+
+@jit
+def turn_back(store, index, stream):
+    """Take back the advance for an arrival that will be processed later."""
+    if index.by_rows[stream] != 0:
+        store.clock[stream] -= 1
 
 
 @jit
@@ -140,21 +177,35 @@ def count_or_tell(policy, store, index, batch, i):
     stream = np.int64(batch.stream[i])
     if index.meta[COUNTING] != 0:
         return count_arrival(store, index, batch.key[i], stream)
+    if index.meta[TALLYING] != 0:
+        tally(index, batch.key[i], stream)
     arrive(policy, store, stream, first_key(batch.key[i]), 0)
     return np.int64(0)
 
 
 @jit
-def count_results(store, index, out, i, stream, found):
-    """Count the results of an arrival, in all and per join."""
+def count_found(store, index, out, i, found):
+    """Count the results of an arrival in all, unless it is of the warm-up; whether they count."""
+    store.meta[MATCHED] = capped(store.meta[MATCHED], found)
+    if store.meta[STEPS] < store.meta[WARMUP]:
+        return False
     out.counts[i] = found
     store.meta[RESULTS] = capped(store.meta[RESULTS], found)
+    return True
+
+
+@jit
+def count_results(store, index, out, i, stream, found):
+    """Count the results of an arrival, in all and per join; whether they count."""
+    if not count_found(store, index, out, i, found):
+        return False
     for place in range(index.scheme.degree[stream]):
         if index.product[place] > 0:
             join = index.scheme.join[stream, place]
             index.found[join] = capped(index.found[join], index.product[place])
             if out.each.shape[0] > 0:
                 out.each[i, place] = index.product[place]
+    return True
 
 
 @jit
@@ -211,6 +262,15 @@ def count_arrival(store, index, keys, stream):
 
 
 @jit
+def tally(index, keys, stream):
+    """Count an arrival in every join."""
+    scheme = index.scheme
+    for place in range(scheme.degree[stream]):
+        if keys[place] >= 0:
+            count_key(index.counts, 0, keys[place] * scheme.stream.shape[1] + scheme.part[stream, place])
+
+
+@jit
 def match(policy, store, index, stream, place, arrival):
     """Tell the policy of every tuple that is in a result of this arrival and join."""
     scheme, entry = index.scheme, index.entry[place]
@@ -249,20 +309,29 @@ def emit(store, index, out, stream, place, row):
 
 
 @jit
-def let_in(policy, store, index, batch, out, i, count, arrival):
-    """Let an arrival enter its pool, at the expense of another where need be; its tuple, 0 if it may not."""
+def let_in(policy, store, index, batch, out, i, time, count, arrival):
+    """Let an arrival enter its pool, at the expense of another where need be; its tuple, 0 if it may not.
+
+    `time` is that of its stream's clock: its own, or its number in the stream for a window of rows.
+    """
+    if batch.kept.shape[0] > 0 and not batch.kept[i]:
+        store.meta[DROPPED] += 1
+        return np.int64(0)
     stream, keys = np.int64(batch.stream[i]), batch.key[i]
+    size = batch.size[i] if batch.size.shape[0] > 0 else np.int64(0)
     pool = store.pool_of[stream]
-    store.entering[0] = batch.time[i]
-    while not fits(store, pool, 0):
+    if store.pools[pool, P_BYTES] >= 0 and size > store.pools[pool, P_BYTES]:
+        store.meta[OVERSIZE] += 1
+        refuse(store, out, stream, batch.row[i])
+        return np.int64(0)
+    store.entering[0] = time
+    while not fits(store, pool, size):
         slot = victim(policy, store, index, pool, stream, first_key(keys), count)
         if slot == 0:
-            store.meta[EVICTED] += 1
-            store.meta[REFUSED] += 1
-            log(store, out, LOG_EVICTED, stream, batch.row[i])
+            refuse(store, out, stream, batch.row[i])
             return np.int64(0)
         evict(policy, store, index, out, slot)
-    slot = take_tuple(store, stream, 0, batch.row[i], batch.time[i], 0, arrival)
+    slot = take_tuple(store, stream, 0, batch.row[i], time, size, arrival)
     take_key_row(store, slot, first_key(keys), count)
     for place in range(index.scheme.degree[stream]):
         link(index, slot, place, index.scheme.part[stream, place], keys[place])
@@ -322,6 +391,14 @@ def evict(policy, store, index, out, slot):
     remove(policy, store, index, slot)
 
 
+@jit
+def refuse(store, out, stream, row):
+    """Count an arrival that does not enter as evicted."""
+    store.meta[EVICTED] += 1
+    store.meta[REFUSED] += 1
+    log(store, out, LOG_EVICTED, stream, row)
+
+
 @driver
 def apportion_anew(policy, store, index, out):
     """Set the limits of the pools in proportion to the average score of their tuples. O(tuples)."""
@@ -345,34 +422,3 @@ def _apportion_anew(policy, store, index, out):
             slot, _ = lowest(policy, store, pool)
             evict(policy, store, index, out, slot)
         pools[pool, P_LIMIT] = limits[pool]
-
-
-@jit
-def added_up(numbers):
-    """The sum from the first to the last; NumPy's goes in blocks, and may differ in the last bit."""
-    total = 0.0
-    for number in numbers:
-        total += number
-    return total
-
-
-@jit
-def apportion(total, weights):
-    """Shares of a total in proportion to weights by largest remainder, the first of equals; 1 at least."""
-    shares = np.zeros(weights.shape[0], np.int64)
-    rest = np.empty(weights.shape[0])
-    whole = added_up(weights)
-    for i in range(shares.shape[0]):
-        quota = total * weights[i] / whole if whole > 0.0 else total / shares.shape[0]
-        shares[i] = np.int64(np.floor(quota))
-        rest[i] = quota - shares[i]
-    while shares.sum() < total:
-        most = np.argmax(rest)
-        shares[most] += 1
-        rest[most] -= 1.0
-    for i in range(shares.shape[0]):
-        if shares[i] == 0:
-            shares[i] = 1
-    while shares.sum() > total:
-        shares[np.argmax(shares)] -= 1
-    return shares

@@ -228,12 +228,18 @@ def _grow_rings(tables: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
 
 
 def _spread_keys(tables: dict[str, np.ndarray], size: int) -> None:
-    """Put the keys into more hash buckets. In which order those of one bucket are does not matter."""
-    k64, k32, meta = tables["k64"], tables["k32"], tables["meta"]
-    buckets = tables["buckets"] = new_table(size, np.int32)
-    for start in range(1, int(meta[HIGH_KEY]) + 1, SPREAD):
-        rows = np.arange(start, min(start + SPREAD, int(meta[HIGH_KEY]) + 1))
-        rows = rows[k32[rows, COUNT] + k32[rows, COUNT + 1] > 0]
+    """Put the keys into more hash buckets."""
+    k32 = tables["k32"]
+    in_use = k32[:, COUNT] + k32[:, COUNT + 1] > 0
+    tables["buckets"] = spread_keys(tables["k64"], k32, in_use, int(tables["meta"][HIGH_KEY]), size)
+
+
+def spread_keys(k64: np.ndarray, k32: np.ndarray, in_use: np.ndarray, high: int, size: int) -> np.ndarray:
+    """Return more hash buckets with the keys in use; the order of those in one bucket does not matter."""
+    buckets = new_table(size, np.int32)
+    for start in range(1, high + 1, SPREAD):
+        rows = np.arange(start, min(start + SPREAD, high + 1))
+        rows = rows[in_use[rows]]
         home = _home(k64[rows, KEY], size)
         order = np.argsort(home, kind="stable")
         rows, home = rows[order], home[order]
@@ -241,6 +247,7 @@ def _spread_keys(tables: dict[str, np.ndarray], size: int) -> None:
         before = np.append(0, rows[:-1])
         k32[rows, LINK] = np.where(again, before, buckets[home])
         buckets[home] = rows  # the last of each bucket stays
+    return buckets
 
 
 def _home(keys: np.ndarray, buckets: int) -> np.ndarray:

@@ -4,8 +4,11 @@ from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.asof import AsofJoin, asof_join
 from penstock.joins.asof_state import AsofState
 from penstock.joins.asof_stats import AsofRun, AsofStats
-from penstock.joins.many import ManyRun, ManyStats, join_many
-from penstock.joins.many_state import ManyConfig, ManyOutput, ManyState
+from penstock.joins.many import join_many
+from penstock.joins.many_arrivals import Chain
+from penstock.joins.many_config import ManyConfig
+from penstock.joins.many_state import ManyOutput, ManyState
+from penstock.joins.many_stats import ManyRun, ManyStats
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.joins.optimal import Optimum, follow_decisions, optimal_join
 from penstock.joins.plan import plan
@@ -21,6 +24,7 @@ __all__ = [
     "AsofRun",
     "AsofState",
     "AsofStats",
+    "Chain",
     "Distortion",
     "JoinRun",
     "JoinState",

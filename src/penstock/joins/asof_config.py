@@ -164,7 +164,7 @@ def within_budget(
     if isinstance(budget, Bytes):
         size = budget.n // FILTER_SHARE if filter_bytes is None else filter_bytes
         config = dataclasses.replace(config, sketch_bytes=size)
-        return with_byte_budget(config, budget, "unified", (1, 1))  # type: ignore[return-value]
+        return with_byte_budget(config, budget, "unified", (1, 1))
     tuples = budget.n if isinstance(budget, Tuples) else math.floor(budget.share * need)
     check_tuples(tuples, budget)
     tuples = max(1, min(tuples, most))

@@ -6,12 +6,13 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from penstock.arrays import table_bytes
 from penstock.budget import Budget, Bytes, Fraction, Tuples
+from penstock.engine.apportion import apportion
 from penstock.engine.loss_sketch import Sketch, new_sketch
 from penstock.engine.lost_keys import new_lost_keys
 from penstock.engine.pair_join_decided import AnyPair, Decided, new_decided
@@ -163,6 +164,17 @@ class Config:
         rules = self.kind.rules(together)
         return new_decided(flow, rooms, lost, rules, AnyPair(np.zeros(1))), sketch
 
+    def bytes_of_tables(self, rooms: tuple[int, ...]) -> list[int]:
+        """Return the bytes of the tables for a number of tuples, under each policy that may run."""
+        if self.policy.chooses:
+            from penstock.joins.follower import tables_of
+
+            return tables_of(self, rooms)
+        return [table_bytes(self.build(rooms=rooms), self.build_flow(rooms))]
+
+
+AnyConfig = TypeVar("AnyConfig", bound=Any)  # a config of a join of two streams, or of many
+
 
 def beginning(time_dtype: np.dtype) -> float:
     """Return a time before all others, from which any other can be subtracted."""
@@ -181,7 +193,7 @@ def fitting(window: Resolved, dtype: np.dtype) -> Resolved:
     return dataclasses.replace(window, horizons=(left, right))
 
 
-def behind_of(lateness: Any, unit: str, window: Resolved, streams: int = 2) -> tuple[float, ...]:
+def behind_of(lateness: Any, unit: str, window: Any, streams: int = 2) -> tuple[float, ...]:
     """Return the lateness per stream in the unit of the times; infinite if only `advance` sets progress.
 
     >>> from penstock.joins.config import behind_of
@@ -233,14 +245,20 @@ def progress_times(reached: Sequence[Any], time_dtype: np.dtype) -> np.ndarray:
 
 
 def shares_of(total: int, allocation: str, weights: tuple[float, ...]) -> tuple[int, ...]:
-    """Divide a budget into pools of at least 1; the first gets the remainder.
+    """Divide a budget into pools of at least 1; of two, the first gets the remainder.
 
     >>> from penstock.joins.config import shares_of
     >>> shares_of(5, "equal", (1, 1)), shares_of(10, "proportional", (3, 1)), shares_of(5, "unified", (1, 1))
     ((3, 2), (8, 2), (5,))
+    >>> shares_of(11, "proportional", (3, 1, 1))
+    (7, 2, 2)
     """
     if allocation == "unified":
         return (total,)
+    if len(weights) > 2:
+        equal = allocation != "proportional" or sum(weights) == 0
+        parts = np.ones(len(weights)) if equal else np.array(weights, np.float64)
+        return tuple(int(part) for part in apportion(total, parts))
     if allocation == "equal" or sum(weights) == 0:
         right = total // 2
     else:
@@ -283,7 +301,9 @@ def lost_bytes_of(kind: JoinKind, tuples: int) -> int:
     return min(max(int(LOST_SHARE * TUPLE_BYTES * tuples), LOST_BYTES[0]), LOST_BYTES[1])
 
 
-def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
+def with_byte_budget(
+    config: AnyConfig, budget: Bytes, allocation: str, weights: tuple[float, ...]
+) -> AnyConfig:
     """Return the config with its limits from a byte budget.
 
     Tables grow with the tuples, and each pool may use all of its share for whatever sizes arrive. Where they
@@ -318,38 +338,44 @@ def with_byte_budget(config: Config, budget: Bytes, allocation: str, weights: tu
         ) from error
     if laid_out is not None:
         return _growing(laid_out, budget, allocation, weights) if laid_out.grows else laid_out
-    bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(2, allocation, weights))
+    fewest = len(weights)
+    bare = _table_bytes(dataclasses.replace(config, count_bytes=0), shares_of(fewest, allocation, weights))
     rest = 1 - (config.count_bytes or 0) / budget.n
-    needed = math.ceil((bare + 2 * config.mean_row + 64) / rest)
+    needed = math.ceil((bare + fewest * config.mean_row + 64) / rest)
     raise BudgetError(
         f"A join needs room for at least one tuple per stream; {budget} was given, too little for the tables "
-        f"of {config.policy.name} and two tuples of this input. Give at least {needed} bytes."
+        f"of {config.policy.name} and {'two' if fewest == 2 else fewest} tuples of this input. Give at least "
+        f"{needed} bytes."
     )
 
 
-def _laid_out(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config | None:
-    """Return the config with as many tuples as a byte budget holds; None if fewer than two."""
-    least = _table_bytes(config, shares_of(2, allocation, weights))
+def _laid_out(
+    config: AnyConfig, budget: Bytes, allocation: str, weights: tuple[float, ...]
+) -> AnyConfig | None:
+    """Return the config with as many tuples as a byte budget holds; None if fewer than one per stream."""
+    fewest = len(weights)
+    least = _table_bytes(config, shares_of(fewest, allocation, weights))
     per_tuple = (_table_bytes(config, shares_of(PROBE, allocation, weights)) - least) / PROBE
-    tuples = max(2, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
-    while tuples >= 2:
+    tuples = max(fewest, int(1.1 * (budget.n - least) / (per_tuple + config.mean_row)))
+    while tuples >= fewest:
         capacities = shares_of(tuples, allocation, weights)
         left = budget.n - _table_bytes(config, capacities)
-        if left >= max(2, tuples * config.mean_row):
+        if left >= max(fewest, tuples * config.mean_row):
             payload = shares_of(left, allocation, weights)
             return dataclasses.replace(config, capacities=capacities, payload=payload)
         tuples = min(tuples - 1, int(tuples * 0.97))
     return None
 
 
-def _growing(config: Config, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> Config:
+def _growing(config: AnyConfig, budget: Bytes, allocation: str, weights: tuple[float, ...]) -> AnyConfig:
     """Return the config with what the tables cost under each policy that may run.
 
     As some tables grow in steps, they take at most what the cost says, not always all of it.
     """
+    fewest = len(weights)
     few, many = (
-        [(n, _bytes_of_tables(config, shares_of(n, allocation, weights))) for n in numbers]
-        for numbers in (FEW_PROBES, PROBES)
+        [(n, config.bytes_of_tables(shares_of(n, allocation, weights))) for n in numbers]
+        for numbers in (sorted({fewest, *(n for n in FEW_PROBES if n > fewest)}), PROBES)
     )
     least, left, prices = few[0], [], []
     for i in range(len(least[1])):
@@ -357,29 +383,20 @@ def _growing(config: Config, budget: Bytes, allocation: str, weights: tuple[floa
         prices.append(price)
         left.append(budget.n - max(found[i] - price * n for n, found in few))
     fitting = [int(rest / (price + config.mean_row)) for rest, price in zip(left, prices, strict=True)]
-    tuples = max(2, min(sum(config.capacities), *fitting))
+    tuples = max(fewest, min(sum(config.capacities), *fitting))
     rooms = shares_of(tuples, allocation, weights)
     costs = []
     for rest, price in zip(left, prices, strict=True):
-        shares = shares_of(max(2, rest - tuples * price), allocation, weights)
+        shares = shares_of(max(fewest, rest - tuples * price), allocation, weights)
         pool_bytes = tuple(room * price + share for room, share in zip(rooms, shares, strict=True))
         costs.append(TableCost(budget.n - rest, price, pool_bytes))
     return dataclasses.replace(config, costs=tuple(costs))
 
 
-def _table_bytes(config: Config, capacities: tuple[int, ...]) -> int:
+def _table_bytes(config: AnyConfig, capacities: tuple[int, ...]) -> int:
     """Return the bytes of the tables of a config whose capacities are these."""
     config = dataclasses.replace(config, capacities=capacities, policy=_sizeable(config.policy))
-    return max(_bytes_of_tables(config, capacities))
-
-
-def _bytes_of_tables(config: Config, rooms: tuple[int, ...]) -> list[int]:
-    """Return the bytes of the tables for a number of tuples, under each policy that may run."""
-    if config.policy.chooses:
-        from penstock.joins.follower import tables_of
-
-        return tables_of(config, rooms)
-    return [table_bytes(config.build(rooms=rooms), config.build_flow(rooms))]
+    return max(config.bytes_of_tables(capacities))
 
 
 def _sizeable(policy: Policy) -> Policy:

@@ -17,6 +17,7 @@ from penstock.engine.store import P_BYTES, P_GROW, P_LIMIT, P_LIVE, P_USED, Stor
 
 if TYPE_CHECKING:
     from penstock.joins.config import Config
+    from penstock.joins.many_config import ManyConfig
 
 FIRST = 4_096  # tuples that a pool has room for at first, if its budget is in tuples
 FEW = 16  # the same if its budget is in bytes, where rows may be large
@@ -34,7 +35,7 @@ class TableCost:
     pool_bytes: tuple[int, ...]  # per pool, for rows of the tables and their payload
 
 
-def first_rooms(config: Config) -> tuple[int, ...]:
+def first_rooms(config: Config | ManyConfig) -> tuple[int, ...]:
     """Return for how many tuples of each pool there is room at first."""
     if not config.grows:
         return config.capacities
@@ -44,7 +45,7 @@ def first_rooms(config: Config) -> tuple[int, ...]:
     return tuple(max(1, min(FEW, room)) for room in rooms)
 
 
-def most_rooms(config: Config, row: float | None = None) -> tuple[int, ...]:
+def most_rooms(config: Config | ManyConfig, row: float | None = None) -> tuple[int, ...]:
     """Return how many tuples with a payload of so many bytes each pool can hold; by default, the average."""
     row = config.mean_row if row is None else row
     limits = [[int(limit / (cost.per_tuple + row)) for limit in cost.pool_bytes] for cost in config.costs]
@@ -56,7 +57,7 @@ def rooms_of(store: Store) -> tuple[int, ...]:
     return tuple(store.pools[:, P_LIMIT].tolist())
 
 
-def limit_pools(config: Config, store: Store, rooms: tuple[int, ...]) -> None:
+def limit_pools(config: Config | ManyConfig, store: Store, rooms: tuple[int, ...]) -> None:
     """Set what the pools may hold in tables for so many tuples, and when these may grow."""
     pools = store.pools
     pools[:, P_LIMIT] = rooms
@@ -75,7 +76,7 @@ def limit_pools(config: Config, store: Store, rooms: tuple[int, ...]) -> None:
         pools[pool, P_GROW] = most if most >= 0 and more <= MOST_TUPLES else -1
 
 
-def next_rooms(config: Config, store: Store) -> tuple[int, ...] | None:
+def next_rooms(config: Config | ManyConfig, store: Store) -> tuple[int, ...] | None:
     """Return for how many tuples there is to be room; None if no pool is full that may grow."""
     rooms = list(rooms_of(store))
     for pool, row in enumerate(store.pools.tolist()):
@@ -94,12 +95,24 @@ def next_rooms(config: Config, store: Store) -> tuple[int, ...] | None:
     return None if tuple(rooms) == rooms_of(store) else tuple(rooms)
 
 
-def grow(config: Config, tables: dict[str, np.ndarray], rooms: tuple[int, ...]) -> Store:
+def grow(config: Config | ManyConfig, tables: dict[str, np.ndarray], rooms: tuple[int, ...]) -> Store:
     """Return the store with these arrays and room for more tuples."""
     grow_store(tables, rooms)
     store = Store(**tables)
     limit_pools(config, store, rooms)
     return store
+
+
+def touched_bytes(config: Config | ManyConfig, store: Store, allocated: int) -> int:
+    """Return the bytes of tables, of which so many are allocated.
+
+    Where each stream has its pool, tables are as long for the smaller as for the larger one. Of what only the
+    larger one needs, nothing is ever touched, so that it takes no memory and does not count.
+    """
+    rooms = rooms_of(store)
+    if not config.costs or len(rooms) == 1:
+        return allocated
+    return min(allocated, max(cost.fixed + cost.per_tuple * sum(rooms) for cost in config.costs))
 
 
 def _left(cost: TableCost, pool: int, room: int) -> int:

@@ -11,9 +11,70 @@ import numpy as np
 from penstock.columns import Table, codes_of, column, column_names, times_of
 from penstock.engine.many_index import new_scheme
 from penstock.errors import ColumnError, PenstockError, hint
+from penstock.payload import row_bytes
 
 Member = tuple[str, tuple[str, ...]]  # a stream and the columns of its key
 Joins = tuple[tuple[Member, ...], ...]
+LINKS = "a chain takes links such as ('a.x', 'b.x')"
+
+
+@dataclass(frozen=True, init=False)
+class Chain:
+    """One join of many streams over different columns: each link says what is equal in two of them.
+
+    A member of a link is `"stream.column"`, or `(stream, column)` or `(stream, [column, ...])` where a name
+    has dots or the key several columns. All links together must connect all streams.
+
+    >>> import penstock as ps
+    >>> ps.Chain(("orders.customer", "customers.id"), ("orders.item", "items.id"))
+    Chain(('orders.customer', 'customers.id'), ('orders.item', 'items.id'))
+    """
+
+    links: tuple[Any, ...]
+
+    def __init__(self, *links: Any) -> None:
+        if not links:
+            raise ColumnError(f"Chain() has no links; {LINKS}.")
+        for link in links:
+            if isinstance(link, str) or not isinstance(link, list | tuple) or len(link) != 2:
+                raise ColumnError(f"{link!r} is no link of two members; {LINKS}.")
+        object.__setattr__(self, "links", tuple(tuple(link) for link in links))
+
+    def __repr__(self) -> str:
+        return f"Chain({', '.join(map(repr, self.links))})"
+
+    def joins(self, streams: Mapping[str, Any]) -> Joins:
+        """Return the links as joins of two streams each; they must connect all."""
+        found = []
+        for link in self.links:
+            members = tuple(_chain_member(member, streams) for member in link)
+            found.append(_join(streams, members))
+        together = {found[0][0][0]}
+        for _ in found:
+            for (one, _), (other, _) in found:
+                if one in together or other in together:
+                    together |= {one, other}
+        apart = set(streams) - together
+        if apart:
+            raise PenstockError(
+                f"The links of a chain must connect all streams, but none leads from {_list(together)} to "
+                f"{_list(apart)}. Add a link, leave the stream out, or give on=[...] for joins of their own."
+            )
+        return tuple(found)
+
+
+def _chain_member(member: Any, streams: Mapping[str, Any]) -> Any:
+    """Return a member of a link as (stream, columns)."""
+    if not isinstance(member, str):
+        return member
+    fitting = [name for name in streams if isinstance(name, str) and member.startswith(f"{name}.")]
+    if not fitting:
+        name = member.partition(".")[0]
+        raise ColumnError(
+            f"{member!r} is no column of a stream, such as 'a.x'{hint(name, [str(each) for each in streams])}"
+        )
+    name = max(fitting, key=len)
+    return name, member[len(name) + 1 :]
 
 
 @dataclass(frozen=True)
@@ -29,6 +90,7 @@ class ManyArrivals:
     unit: str
     nulls: tuple[int, ...]
     stamped: bool = False  # times are timestamps, not numbers in an assumed unit
+    size: np.ndarray | None = None  # bytes of each row, if the budget counts them
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -50,7 +112,7 @@ class ManyArrivals:
 
 
 def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:
-    """Parse `on`: one join over all streams on a shared key, or a list of joins.
+    """Parse `on`: one join over all streams on a shared key, a list of joins, or the links of a `Chain`.
 
     >>> from penstock.joins.many_arrivals import joins_of
     >>> joins_of({"a": {}, "b": {}}, "key")
@@ -64,9 +126,11 @@ def joins_of(streams: Mapping[str, Table], on: Any) -> Joins:
         column_names(table)
     if isinstance(on, str):
         return (tuple((name, (on,)) for name in streams),)
+    if isinstance(on, Chain):
+        return on.joins(streams)
     if not isinstance(on, list | tuple) or not on:
         raise ColumnError(
-            "on takes a column name, or a list of joins, each like (('a', 'key'), ('b', 'key')); "
+            "on takes a column name, a list of joins, each like (('a', 'key'), ('b', 'key')), or a Chain; "
             f"{on!r} was given."
         )
     if all(isinstance(part, str) for part in on):
@@ -104,8 +168,19 @@ def _join(streams: Mapping[str, Table], join: Any) -> tuple[Member, ...]:
     return tuple(members)
 
 
-def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit: str) -> ManyArrivals:
-    """Bring the streams into processing order, with keys coded per join and times on one scale."""
+def many_arrivals_of(
+    streams: Mapping[str, Table],
+    joins: Joins,
+    time: Any,
+    unit: str,
+    *,
+    linked: bool = False,
+    sized: bool = False,
+) -> ManyArrivals:
+    """Bring the streams into processing order, with keys coded per join and times on one scale.
+
+    `linked` says that the joins are the links of a chain, so that a row needs all of its keys.
+    """
     names = list(streams)
     number = {name: s for s, name in enumerate(names)}
     times = times_of([column(streams[n], time_column(time, n), n) for n in names], names, unit)
@@ -123,6 +198,8 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
     row = np.concatenate([np.arange(len(array)) for array in times.arrays])
     key, merged = np.concatenate(codes), np.concatenate(times.arrays)
     some = np.asarray((key >= 0).any(axis=1))
+    if linked:
+        some = np.asarray(((key >= 0) | (scheme.join[stream] < 0)).all(axis=1))
     order = np.argsort(merged, kind="stable")
     order = order[some[order]]
     nulls = np.bincount(stream[~some], minlength=len(names))
@@ -136,6 +213,7 @@ def many_arrivals_of(streams: Mapping[str, Table], joins: Joins, time: Any, unit
         unit=times.unit,
         nulls=tuple(int(count) for count in nulls),
         stamped=times.stamped,
+        size=np.concatenate([row_bytes(table) for table in streams.values()])[order] if sized else None,
     )
 
 

@@ -17,6 +17,7 @@ from penstock.engine.store import (
     ARRIVAL,
     ARRIVALS,
     COUNT,
+    DROPPED,
     ENTRY,
     EVICTED,
     EXPIRED,
@@ -52,7 +53,8 @@ def check_many(store: Store, index: Index) -> None:
         assert _chained(store, index, entry) == tuples, "a live tuple is in no chain, or a dead one is"
     _check_pools(store, live)
     _check_rings(store, live)
-    assert meta[ARRIVALS] == meta[LIVE] + meta[EXPIRED] + meta[EVICTED], "arrivals are unaccounted for"
+    gone = meta[EXPIRED] + meta[EVICTED] + meta[DROPPED]
+    assert meta[ARRIVALS] == meta[LIVE] + gone, "arrivals are unaccounted for"
 
 
 def _chained(store: Store, index: Index, entry: int) -> set[tuple[int, int]]:

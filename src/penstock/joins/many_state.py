@@ -13,107 +13,41 @@ import numpy as np
 from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
-from penstock.engine.hooks import match_key
 from penstock.engine.join_loop import LOGGED, PAIRS, drive
-from penstock.engine.many_index import COUNTING, MOST, Index, new_index, new_scheme
+from penstock.engine.many_index import COUNTING, MOST, TALLYING, Index
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion_anew
-from penstock.engine.many_join_late import ManyFlow, new_many_flow
-from penstock.engine.result_sample import ResultSample, new_result_sample
+from penstock.engine.policy_race import Choice
 from penstock.engine.store import (
     ARRIVALS,
-    COMPETE,
     DROPPED,
     EVICTED,
     EXPIRED,
     LIVE,
+    MATCHED,
+    OVERSIZE,
     P_LIMIT,
     PEAK_TUPLES,
     REFUSED,
-    WINDOW,
     Store,
-    new_store,
 )
 from penstock.errors import PenstockError
-from penstock.joins.config import beginning
+from penstock.joins.growth import rooms_of
 from penstock.joins.late import LateWatch
+from penstock.joins.many_config import ManyConfig
+from penstock.joins.many_follower import ManyFollower
+from penstock.joins.many_growth import GrowsTables
 from penstock.joins.many_invariants import check_many
-from penstock.policies.base import Policy, Setting
+from penstock.joins.many_switch import follow
+from penstock.joins.snapshot_checks import checked_rooms
 from penstock.states import snapshot as snapshots
 from penstock.states.checks import check_apart, check_index, check_parts, check_shapes, looked_over
 from penstock.structures import key_counts
-from penstock.window import Resolved, UnitWatch
+from penstock.window import UnitWatch
 
 CHUNK = 1 << 16  # arrivals per call of the driver, so that growing tables do not grow ahead of need
 FIRST_ROOM = 1 << 16  # results
-INTEGER = np.dtype(np.int64)
 CODES = "Code other keys first, for example with pandas.factorize over all streams, or use join_many()."
 FLOATS = "For times that are fractions, give the state a dtype of floats."
-
-
-@dataclass(frozen=True)
-class ManyConfig:
-    """Everything needed to build the state of a join of many streams."""
-
-    streams: int
-    joins: tuple[tuple[int, ...], ...]  # the streams that take part in each
-    window: Resolved
-    policy: Policy
-    limits: tuple[int, ...]  # tuples per pool: one pool, or one per stream
-    time_dtype: np.dtype = INTEGER
-    every: int = 0  # arrivals between two resizings of the pools by average score; 0: never
-    seed: int = 0
-    rates: tuple[float, ...] | None = None  # arrivals per unit of time and stream, if known
-    lateness: tuple[float, ...] | None = None  # of each stream; None: arrivals come in order
-    sample_bytes: int = 0  # for the estimate of the exact results
-
-    def build(self) -> tuple[Store, Index, Any]:
-        """Build an empty store, an empty index and the state of the policy."""
-        total, capacities = sum(self.limits), self._capacities
-        store = new_store(self.limits, capacities, self.time_dtype, self.seed, self.streams)
-        horizon = self.window.horizons[0]
-        store.horizon[:] = horizon
-        store.meta[WINDOW] = self.window.kind
-        store.meta[COMPETE] = self.policy.selective
-        state = self.policy.build(
-            Setting(
-                capacities=capacities,
-                time_dtype=self.time_dtype,
-                horizons=(horizon,) * self.streams,
-                rates=self.rates,
-                streams=self.streams,
-            )
-        )
-        counting = self.policy.counts_keys and self.policy.compiled
-        scheme = new_scheme(self.joins, self.streams)
-        return store, new_index(scheme, total, counting, _heeds_matches(state)), state
-
-    def build_flow(self) -> ManyFlow:
-        """Build the progress of streams that advance independently."""
-        assert self.lateness is not None, "arrivals come in order"
-        most = self._capacities * (self.streams if len(self.limits) == 1 else 1)
-        scheme, start = new_scheme(self.joins, self.streams), beginning(self.time_dtype)
-        return new_many_flow(scheme, sum(self.limits), most, self.time_dtype, self.lateness, start)
-
-    def build_sample(self) -> ResultSample:
-        """Build the sample of keys from which missed results are estimated."""
-        assert self.lateness is not None, "arrivals come in order"
-        scheme, whole = new_scheme(self.joins, self.streams), self.time_dtype == np.int64
-        return new_result_sample(
-            scheme, self.sample_bytes, float(self.window.horizons[0]), self.lateness, whole
-        )
-
-    @property
-    def _capacities(self) -> tuple[int, ...]:
-        """Return the maximum number of tuples that each pool can ever hold."""
-        if not self.every:
-            return self.limits
-        return (sum(self.limits) - len(self.limits) + 1,) * len(self.limits)
-
-
-def _heeds_matches(state: Any) -> bool:
-    """Whether a policy reacts to matches."""
-    registered = match_key.on.__self__
-    return registered.of(type(state)) is not registered.default
 
 
 @dataclass(frozen=True)
@@ -125,7 +59,7 @@ class ManyOutput:
     log: np.ndarray  # kind, stream, row, step
 
 
-class ManyState:
+class ManyState(GrowsTables):
     """The mutable state of a join of many streams.
 
     Arrivals are given as arrays in processing order: `stream`, `key`, `time` and `row` (any number that
@@ -133,14 +67,14 @@ class ManyState:
     integer codes, -1 if there is none. An arrival has at least one key.
 
     >>> from penstock import policies
-    >>> from penstock.joins.many_state import ManyConfig, ManyState
+    >>> from penstock.joins import ManyConfig, ManyState
     >>> from penstock.window import window_of
     >>> config = ManyConfig(
     ...     streams=3,
     ...     joins=((0, 1, 2),),
     ...     window=window_of(10).resolve("ms"),
     ...     policy=policies.get("lru"),
-    ...     limits=(6,),
+    ...     capacities=(6,),
     ... )
     >>> state = ManyState(config)
     >>> out = state.process([0, 1, 2], [7, 7, 7], [0, 3, 5], [0, 0, 0], collect=True)
@@ -151,28 +85,46 @@ class ManyState:
     [1]
     """
 
-    def __init__(self, config: ManyConfig) -> None:
-        self._adopt(config, *config.build())
+    def __init__(self, config: ManyConfig, rooms: tuple[int, ...] | None = None) -> None:
+        self.follower = ManyFollower(config, type(self)) if config.policy.chooses else None
+        self._adopt(config, *config.build(rooms))
         self._first, self._latest = math.inf, -math.inf
         self.seconds = 0.0
 
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
         self.config, self.store, self.index, self.policy = config, store, index, policy
+        self.search = config.build_search(index, rooms_of(store))
         self._pace = Pace()
+        self.peak = 0
         self._kernel: Callable[..., int] = drive if config.policy.compiled else interpreted(drive)
+
+    @property
+    def choice(self) -> Choice | None:
+        """The running policy and the estimated performance of the others, if the policy chooses."""
+        return None if self.follower is None else self.follower.choice()
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
         """Process a batch from `start`; return the position reached before the room for rows ran out."""
-        return self._kernel(self.policy, self.store, self.index, part, out, start)
+        index = self.index if self.search is None else self.search._replace(chains=self.index)
+        return self._kernel(self.policy, self.store, index, part, out, start)
 
     unit_watch: UnitWatch | None = None
     late_watch: LateWatch | None = None  # for streams that may be late
 
     def process(
-        self, stream: Any, key: Any, time: Any, row: Any, *, collect: bool = False, log: bool = False
+        self,
+        stream: Any,
+        key: Any,
+        time: Any,
+        row: Any,
+        size: Any = None,
+        *,
+        collect: bool = False,
+        log: bool = False,
     ) -> ManyOutput:
-        """Process a batch of arrivals."""
-        batch = self._batch(stream, key, time, row)
+        """Process a batch of arrivals. Under a byte budget, `size` has the bytes of each row."""
+        batch = self._batch(stream, key, time, row, size)
+        self._check_sizes(batch)
         if len(batch.time):
             self._check_order(batch)
         if self.unit_watch is not None:
@@ -186,7 +138,7 @@ class ManyState:
         """What is unknown of the recall because rows came too late; nothing where they must come in order."""
         return {}
 
-    def _batch(self, stream: Any, key: Any, time: Any, row: Any) -> ManyBatch:
+    def _batch(self, stream: Any, key: Any, time: Any, row: Any, size: Any = None) -> ManyBatch:
         """Check the arrays of a batch."""
         stream = whole_numbers(stream, "stream")
         if ((stream < 0) | (stream >= self.config.streams)).any():
@@ -196,13 +148,22 @@ class ManyState:
             self._keys(stream, whole_numbers(key, "key", instead=CODES, dimensions=2)),
             time_numbers(time, self.config.time_dtype, FLOATS),
             whole_numbers(row, "row"),
+            whole_numbers([] if size is None else size, "size"),
+            np.zeros(0, np.bool_),
         )
         lengths = [len(part) for part in batch]
-        if len(set(lengths)) != 1:
+        if len(set(lengths[:4])) != 1 or lengths[4] not in (0, lengths[0]):
             raise PenstockError(
-                f"stream, key, time and row must have the same length; their lengths are {lengths}."
+                f"stream, key, time, row and size must have the same length; their lengths are {lengths}."
             )
+        if lengths[4] and (batch.size.min() < 0 or batch.size.max() >= 2**31):
+            raise PenstockError("size must be a number of bytes from 0 to 2 GiB.")
         return batch
+
+    def _check_sizes(self, batch: ManyBatch) -> None:
+        """Reject arrivals without sizes if the budget counts bytes."""
+        if self.config.payload is not None and len(batch.time) and not len(batch.size):
+            raise PenstockError("Under a byte budget every arrival needs its size.")
 
     @property
     def late(self) -> int:
@@ -214,7 +175,7 @@ class ManyState:
         if (batch.time[1:] < batch.time[:-1]).any() or batch.time[0] < self._latest:
             raise PenstockError("Arrivals must be in order of time, across batches too.")
         first, last = min(self._first, batch.time[0].item()), batch.time[-1].item()
-        check_reach(first, last, self.config.window.horizons)
+        check_reach(first, last, self.config.windows.timed)
         self._first, self._latest = first, last
 
     def warm(self) -> ManyState:
@@ -238,6 +199,10 @@ class ManyState:
             raise PenstockError(f"Key codes may be at most {largest}; {key.max()} was given.")
         join = scheme.join[stream]
         coded = np.where((key >= 0) & (join >= 0), key * joins + join, -1)
+        if self.config.chain and not ((coded >= 0) | (join < 0)).all():
+            raise PenstockError(
+                "An arrival needs a key for each link of a chain that it is in; leave out the others."
+            )
         if not (coded >= 0).any(axis=1).all():
             raise PenstockError(
                 "An arrival needs a key in at least one of its joins; leave out rows without any."
@@ -249,7 +214,8 @@ class ManyState:
             return self._drive(batch, collect, log)
 
     def _drive(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
-        n, (joins, widest) = len(batch.stream), self.index.scheme.stream.shape
+        n, sizes = len(batch.stream), [len(join) for join in self.config.results]
+        widest = max(sizes)
         entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
         out = ManyOut(
             np.zeros(n, np.int64),
@@ -259,7 +225,7 @@ class ManyState:
             np.zeros(2, np.int64),
         )
         rows: list[np.ndarray] = []
-        start, limit = 0, self._next_cut(0, n)
+        start, limit, heard = 0, self._next_cut(0, n), 0
         while True:
             self._reserve(limit - start)
             cut = self._pace.cut(start, limit)
@@ -269,9 +235,18 @@ class ManyState:
             self._pace.took(reached - start, seconds)
             self.seconds += seconds
             full, start = reached < cut, reached
+            if full and self._grow(int(batch.stream[start])):
+                continue
             if start == limit:
                 if n > 0:
                     self._apportion(out)
+                if self.follower is not None:
+                    began = clock.perf_counter()
+                    leader = self.follower.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
+                    heard = limit
+                    if leader is not None:
+                        follow(self, leader)
+                    self.seconds += clock.perf_counter() - began
                 if limit == n:
                     break
                 limit = self._next_cut(limit, n)
@@ -284,11 +259,16 @@ class ManyState:
                 out = out._replace(rows=np.empty((2 * len(out.rows), 1 + widest), np.int64))
         rows.append(out.rows[: out.ends[PAIRS]])
         every = np.concatenate(rows)
-        sizes = self.index.scheme.size
-        split = tuple(every[every[:, 0] == j, 1 : 1 + sizes[j]] for j in range(joins))
+        split = tuple(every[every[:, 0] == j, 1 : 1 + size] for j, size in enumerate(sizes))
         if self._estimates:
             self._observe(batch, out.each)
         return ManyOutput(out.counts, split, out.log[: out.ends[LOGGED]])
+
+    def _keep_progress(self, other: ManyState) -> None:
+        """Take the progress of the streams from a state whose tuples are to enter."""
+
+    def _take_progress(self, other: ManyState) -> None:
+        """Take over, with the tuples, the order in which they expire."""
 
     _estimates = False  # whether missed results are estimated
 
@@ -298,6 +278,8 @@ class ManyState:
     def _next_cut(self, start: int, n: int) -> int:
         """Return the end of the next chunk, at the latest where the pools are to be resized."""
         cut = min(start + CHUNK, n)
+        if self.follower is not None:
+            cut = min(cut, start + self.follower.race.left)
         if self.config.every:
             cut = min(cut, start + self.config.every - int(self.store.meta[ARRIVALS]) % self.config.every)
         return cut
@@ -311,11 +293,11 @@ class ManyState:
 
     def _reserve(self, arrivals: int) -> None:
         """Make room for more counts: in the index if it counts, else in the policy."""
-        if self.index.meta[COUNTING]:
+        if self.index.meta[COUNTING] or self.index.meta[TALLYING]:
             keys = arrivals * self.index.scheme.join.shape[1]
             self.index = self.index._replace(counts=key_counts.reserve(self.index.counts, keys))
-        else:
-            self.policy = self.config.policy.reserve(self.policy, arrivals)
+        if not self.index.meta[COUNTING]:
+            self.policy = self.running.reserve(self.policy, arrivals)
 
     @property
     def buffered(self) -> int:
@@ -324,13 +306,15 @@ class ManyState:
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """Current limit of each pool, in tuples."""
+        """Current limit of each pool, in tuples; under a byte budget, what there is room for."""
+        if self.config.grows and not self.config.costs:
+            return self.config.capacities
         return tuple(int(limit) for limit in self.store.pools[:, P_LIMIT])
 
     @property
     def per_join(self) -> tuple[int, ...]:
         """Results of each join since the start."""
-        return tuple(countable(self.index.found))
+        return tuple(countable(self.index.found[: len(self.config.results)]))
 
     def totals(self) -> dict[str, int]:
         """The counters since the start."""
@@ -340,6 +324,7 @@ class ManyState:
             "results": sum(self.per_join),
             "evicted": int(meta[EVICTED]),
             "refused": int(meta[REFUSED]),
+            "oversize": int(meta[OVERSIZE]),
             "expired": int(meta[EXPIRED]),
             "dropped": int(meta[DROPPED]),
             "buffered": int(meta[LIVE]),
@@ -350,6 +335,10 @@ class ManyState:
         """Return the whole state as bytes."""
         plain = self.index._asdict() | {"k32": None}  # a view of k64
         extra = {"index": plain, "seconds": self.seconds, "first": self._first, "latest": self._latest}
+        return self._pack(extra)
+
+    def _pack(self, extra: dict[str, Any]) -> bytes:
+        extra |= {"peak": self.peak, "follower": None if self.follower is None else self.follower.pack()}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
@@ -358,16 +347,24 @@ class ManyState:
         config, store, policy, extra = snapshots.unpack(data, ManyConfig)
         state = cls.__new__(cls)
         with looked_over():
+            state._unpack(config, extra)
             index = Index(**extra["index"])
             state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
-            state.seconds = extra["seconds"]
+            state.seconds, state.peak = extra["seconds"], extra["peak"]
             state._first, state._latest = extra.get("first", math.inf), extra.get("latest", -math.inf)
             state._check_restored()
         return state
 
+    def _unpack(self, config: ManyConfig, extra: dict[str, Any]) -> None:
+        """Take the follower, if there is one, from a snapshot."""
+        self.follower = None
+        if config.policy.chooses:
+            self.follower = ManyFollower.unpack(config, type(self), extra["follower"])
+
     def _check_restored(self) -> None:
         """Reject arrays that would crash the kernels."""
-        store, index, policy = self.config.build()
+        rooms = checked_rooms(self.config, self.store) if self.config.grows else None
+        store, index, policy = self.config.build(rooms, self.running)
         check_apart(self.store, store)
         if self.config.policy.compiled:
             check_shapes(self.policy, policy, "the state of the policy")
@@ -377,7 +374,9 @@ class ManyState:
     def check(self) -> None:
         """Assert every invariant of the store, the index and the policy."""
         check_many(self.store, self.index)
-        self.config.policy.check(self.policy, self.store)
+        self.running.check(self.policy, self.store)
+        for small in self.follower.small if self.follower is not None else ():
+            small.check()
 
 
 def countable(found: np.ndarray) -> list[int]:

@@ -125,9 +125,9 @@ def plan(
     for doubt, kind in bench.doubts:
         warn_user(doubt, kind)
     for name in [name for name, row in joins.items() if row[0].policy.bound]:
-        matches = bench.matches(joins[name][0])
-        if matches > MOST_MATCHES:
-            skipped[name] = f"the join has {matches:,} results; it is computed for up to {MOST_MATCHES:,}"
+        results = bench.matches(joins[name][0])
+        if results > MOST_MATCHES:
+            skipped[name] = f"the join has {results:,} results; it is computed for up to {MOST_MATCHES:,}"
             del joins[name]
     if not joins:
         raise UnknownPolicyError("No policy can run. " + " ".join(skipped.values()))
@@ -350,7 +350,8 @@ def _policies(given: Any) -> tuple[list[Policy], dict[str, str]]:
     """Return the requested policies, or all that can run; and those that cannot, with the reason."""
     if given is None:
         given = ALL
-    parts = [given] if isinstance(given, str | Policy | type) or not isinstance(given, Iterable) else [*given]
+    single = isinstance(given, str | Policy | type) or not isinstance(given, Iterable)
+    parts: list[Any] = [given] if single else [*given]
     chosen, skipped = _all_policies() if ALL in parts else ([], {})
     wanted = [*chosen, *(get(part) for part in parts if part != ALL)]
     if not wanted:

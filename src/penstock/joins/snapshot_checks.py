@@ -15,13 +15,14 @@ from penstock.states.checks import check_parts, check_shapes, check_store, sound
 
 if TYPE_CHECKING:
     from penstock.joins.config import Config
+    from penstock.joins.many_config import ManyConfig
     from penstock.joins.state import JoinState
 
 
 def check_restored(state: JoinState) -> None:
     """Reject arrays that would crash the kernels."""
     config, running, follower, policy = state.config, state.running, state.follower, None
-    rooms = _rooms(config, state.store)
+    rooms = checked_rooms(config, state.store)
     if running.needs_future:  # the snapshot does not contain the trace it is built from
         fresh, _ = dataclasses.replace(config, policy=get("fifo")).build(rooms=rooms)
         fresh.meta[COMPETE] = state.store.meta[COMPETE]
@@ -40,7 +41,7 @@ def check_restored(state: JoinState) -> None:
         check_parts(follower.predictor, state.store, predictor)
 
 
-def _rooms(config: Config, store: Store) -> tuple[int, ...]:
+def checked_rooms(config: Config | ManyConfig, store: Store) -> tuple[int, ...]:
     """Return for how many tuples of each pool there is room, which is what the tables have to agree with."""
     first = first_rooms(config)
     sound(store.pools.dtype == np.int64 and store.pools.shape == (len(first), POOL), "the pools are others")

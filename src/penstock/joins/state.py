@@ -44,7 +44,7 @@ from penstock.errors import BudgetError, PenstockError
 from penstock.joins.config import Config
 from penstock.joins.fates import fates_of, set_fates
 from penstock.joins.follower import JoinFollower
-from penstock.joins.growth import grow, next_rooms, rooms_of
+from penstock.joins.growth import grow, next_rooms, rooms_of, touched_bytes
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
 from penstock.joins.policy_switch import carried_tuples, switch_policy
@@ -428,18 +428,8 @@ class JoinState:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of all tables, without exact key counts.
-
-        Where each stream has its pool, tables are as long for the smaller as for the larger one. Of what only
-        the larger one needs, nothing is ever touched, so that it takes no memory and does not count.
-        """
-        rooms = rooms_of(self.store)
-        if not self.config.costs or len(rooms) == 1:
-            return self._allocated_bytes
-        return min(
-            self._allocated_bytes,
-            max(cost.fixed + cost.per_tuple * sum(rooms) for cost in self.config.costs),
-        )
+        """Bytes of all tables, without exact key counts."""
+        return touched_bytes(self.config, self.store, self._allocated_bytes)
 
     @property
     def _allocated_bytes(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.budget import Tuples
 from penstock.joins import join_many
-from penstock.joins.many import ManyRun
+from penstock.joins.many_stats import ManyRun
 from penstock.policies import Policy
 from penstock.testing.expectation import expect
 from penstock.testing.sources import random_feed

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
-from penstock.engine.many_join import apportion
+from penstock.engine.apportion import apportion
 from penstock.engine.triple_lifetime import lives
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.config import COUNT_SHARE

@@ -10,11 +10,13 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from penstock.budget import Tuples, budget_of
+from penstock.budget import Budget, Bytes, Tuples, budget_of
 from penstock.compiler.tiers import ahead
-from penstock.errors import BudgetError, PenstockError
-from penstock.joins.many_arrivals import Joins
+from penstock.errors import PenstockError
+from penstock.joins.many import check_how, check_sampling, joined_streams
+from penstock.joins.many_arrivals import Chain, Joins
 from penstock.joins.many_stream import SAMPLE_LEAST, SAMPLE_PER_TUPLE
+from penstock.joins.many_window import many_window_of
 from penstock.policies import get
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
@@ -33,7 +35,6 @@ from penstock.spark.runtime.many_schema import (
 )
 from penstock.spark.runtime.packer import BUCKET
 from penstock.spark.runtime.run import run
-from penstock.window import window_of
 
 
 def bounded_join_many(
@@ -44,7 +45,9 @@ def bounded_join_many(
     within: Any,
     budget: Any,
     policy: Any = "gdj",
+    how: str = "inner",
     allocation: str | None = None,
+    drop_rate: float = 0.0,
     lateness: Any = "0 seconds",
     buckets: int | None = None,
     seed: int = 0,
@@ -63,15 +66,17 @@ def bounded_join_many(
         their times are respected.
     on
         A column, or several (a composite key), that all streams share: one join over all of them. Or a list
-        of joins, each a tuple of `(stream, column)` members: several joins in one memory. These have no
-        common key by which rows could be divided into buckets, so they all run in one bucket.
+        of joins, each a tuple of `(stream, column)` members: several joins in one memory. Or a
+        `penstock.Chain`: one join over different columns. Several joins, and the links of a chain, have no
+        common key by which rows could be divided into buckets, so they run in one bucket.
     time
         The event-time column of all streams, or a dict of stream to column.
     within
-        How far apart the earliest and the latest time of a result may be: a duration or a number.
+        How far apart the earliest and the latest time of a result may be: a duration or a number. Or a dict
+        with a window per stream or per pair of streams, as for `penstock.join_many`, without `Rows(n)`.
     budget
-        The memory of all buckets together, in tuples: `Tuples(100_000)` or `"100000 tuples"`.
-    policy, allocation, seed
+        The memory of all buckets together: `"256 MiB"` or `"100000 tuples"`.
+    policy, how, allocation, drop_rate, seed
         As for `penstock.join_many`; `allocation="proportional"` needs the whole input and is not supported.
     lateness
         Without a watermark, how far a stream's progress stays behind its largest time. Default: 0.
@@ -84,7 +89,8 @@ def bounded_join_many(
 
     Returns
     -------
-    For one join: the key columns once, then other columns of each stream. For several: `_join` (the number
+    For one join: the key columns once, then other columns of each stream. For a chain: the columns of each
+    stream. For several: `_join` (the number
     of the join in the list) and the columns of each stream, null for streams that are not part of it. Columns
     that several streams have get a suffix, `_` and the stream's name. If the inputs have watermarks, also
     `event_time`, the latest time of the result, with a watermark.
@@ -108,20 +114,18 @@ def bounded_join_many(
     joins = members_of(streams, on)
     types = [key_types(streams, join) for join in joins]
     times, unit, dtype = many_times_of(streams, time, unit)
-    parts = parts_of(streams, joins, times)
-    fields = many_fields(streams, joins, parts)
+    chain = isinstance(on, Chain)
+    parts = parts_of(streams, joins, times, chain)
+    fields = many_fields(streams, joins, parts, chain)
     refuse_unpackable([field for frame in streams.values() for field in frame.schema.fields])
     given = budget_of(budget)
-    if not isinstance(given, Tuples):
-        raise BudgetError(
-            f"Joins of many streams on Spark need a budget in tuples; {given!r} was given. Give "
-            "Tuples(n), or a text such as '100000 tuples'."
-        )
+    check_sampling(drop_rate, 0)
+    check_how(how)
     names, frames = tuple(streams), list(streams.values())
     spark = frames[0].sparkSession
-    count = _bucket_count(buckets, given, joins, session.partitions(spark))
+    count = _bucket_count(buckets, given, len(joins) == 1 and not chain, session.partitions(spark))
     own = share(given, count)
-    assert isinstance(own, Tuples)
+    assert isinstance(own, Tuples | Bytes)
     marked = any(part.watermark for part in parts)
     keyed = [(own_types(streams, join), kinds) for join, kinds in zip(joins, types, strict=True)]
     number = {each: s for s, each in enumerate(names)}
@@ -130,7 +134,7 @@ def bounded_join_many(
         parts=parts,
         joins=tuple(tuple(number[each] for each, _ in join) for join in joins),
         on=str(joins),
-        within=window_of(within),
+        within=many_window_of(within, list(names), joined_streams(joins, list(names), chain)),
         budget=own,
         policy=get(policy),
         allocation=allocation,
@@ -143,7 +147,11 @@ def bounded_join_many(
         key_types=tuple(name for mine, kinds in keyed for name in names_of(mine, kinds, spark)),
         key_words="".join(words_of(mine, kinds) for mine, kinds in keyed),
         column_types=tuple(types_of(frame) for frame in frames),
-        sample_bytes=max(SAMPLE_LEAST, SAMPLE_PER_TUPLE * given.n) // count,
+        sample_bytes=max(SAMPLE_LEAST, SAMPLE_PER_TUPLE * given.n) // count
+        if isinstance(given, Tuples)
+        else None,
+        chain=chain,
+        drop_rate=float(drop_rate),
     )
     with ahead():  # rejects what cannot work, and puts the kernels on disk before workers need them
         spec.start().warm()
@@ -151,14 +159,14 @@ def bounded_join_many(
     return run(prepared, spec, T.StructType(fields), name, lambda: in_one(prepared, spec))
 
 
-def _bucket_count(given: int | None, budget: Tuples, joins: Joins, partitions: int) -> int:
+def _bucket_count(given: int | None, budget: Budget, one_key: bool, partitions: int) -> int:
     """Return the number of buckets: one, if no single key divides the rows."""
-    if len(joins) == 1:
+    if one_key:
         return bucket_count(given, budget, partitions)
     if given not in (None, 1):
         raise PenstockError(
-            f"Several joins on different keys share one memory and need buckets=1; buckets={given!r} was "
-            "given. Leave it out, or run each join as a separate query."
+            "Several joins on different keys, and the links of a chain, share one memory and need buckets=1; "
+            f"buckets={given!r} was given. Leave it out, or run each join as a separate query."
         )
     return 1
 
@@ -168,13 +176,17 @@ def _prepared(
 ) -> DataFrame:
     """Select the columns to carry, the bucket, and the key numbers per join of the stream."""
     mine, stream = spec.sides[side], spec.streams[side]
-    bucket, hidden = F.lit(0), []
+    bucket, hidden, absent = F.lit(0), [], F.lit(False)
+    if spec.chain:  # a row needs all of its keys
+        for join in spec.joins_of(side):
+            for key, kind in zip(dict(joins[join])[stream], types[join], strict=True):
+                absent = absent | F.col(quoted(key)).cast(kind).isNull()
     for join, code, check in zip(spec.joins_of(side), spec.codes(side), spec.checks(side), strict=True):
         compared = [
             F.col(quoted(column)).cast(kind)
             for column, kind in zip(dict(joins[join])[stream], types[join], strict=True)
         ]
-        missing: Column = F.lit(False)
+        missing: Column = absent
         for column in compared:
             missing = missing | column.isNull()
         identities = [identity(each, kind) for each, kind in zip(compared, types[join], strict=True)]
@@ -183,7 +195,7 @@ def _prepared(
             F.when(~missing, number).alias(code),
             F.xxhash64(F.lit("penstock"), *identities).alias(check),
         ]
-        if len(joins) == 1:
+        if len(spec.joins) == 1 and not spec.chain:
             bucket = F.pmod(F.hash(*identities), F.lit(spec.buckets))
     kept = [F.col(quoted(source)).alias(to) for source, to in zip(mine.sources, mine.columns, strict=True)]
     for source, to in zip(mine.key_sources, mine.keys, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -10,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.budget import Tuples
+from penstock.budget import Bytes, Tuples
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.policies import Policy
 from penstock.spark.runtime.join_bucket import CHUNK, JoinBucket, latest
-from penstock.spark.runtime.join_spec import JoinSide, StreamsSpec
+from penstock.spark.runtime.join_spec import LEFT_OVER, JoinSide, StreamsSpec
 from penstock.spark.runtime.operator import fixed_types, seed_of
 from penstock.spark.runtime.packer import CHECK, KEY, TIME
-from penstock.window import Window
 
 JOIN = "_join"  # the column that says which of several joins a result is of
 
@@ -29,10 +29,6 @@ class ManyBucket(JoinBucket):
     def _restored(data: bytes) -> ManyStreamState:
         return ManyStreamState.restore(data)
 
-    def _take_over(self, old: Any, fresh: Any) -> tuple[np.ndarray, np.ndarray]:
-        log, times = fresh.take_over(old)
-        return log, times
-
     def _crowded(self) -> bool:
         return False
 
@@ -40,10 +36,6 @@ class ManyBucket(JoinBucket):
         self.figures.behind_watermark += table.num_rows
         stream = np.full(table.num_rows, side)
         self.state.miss(stream, self._keys(side, table), table[TIME].to_numpy())
-
-    @property
-    def _sized(self) -> bool:
-        return False
 
     def _keys(self, side: int, table: pa.Table | None) -> np.ndarray:
         most = max(len(self.spec.codes(each)) for each in range(len(self.spec.sides)))
@@ -63,21 +55,22 @@ class ManyBucket(JoinBucket):
         spec = self.spec
         parts = {
             stream: tables[stream].take(pa.array(rows[:, part]))
-            for part, stream in enumerate(spec.joins[join])
+            for part, stream in enumerate(spec.results[join])
         }
-        checks = [part[f"{CHECK}{join}"] for part in parts.values()]
-        same = pc.equal(checks[0], checks[1])
-        for other in checks[2:]:
-            same = pc.and_(same, pc.equal(checks[0], other))
+        same = pa.repeat(True, len(rows))
+        for number in range(len(spec.joins)) if spec.chain else (join,):
+            first, *others = (parts[stream][f"{CHECK}{number}"] for stream in spec.joins[number])
+            for other in others:
+                same = pc.and_(same, pc.equal(first, other))
         if not pc.all(same).as_py():
             parts = {stream: part.filter(same) for stream, part in parts.items()}
-        first = parts[spec.joins[join][0]]
-        columns = dict(zip(spec.keys, (first[f"k{i}"] for i in range(len(spec.keys))), strict=True))
+        leader = parts[spec.results[join][0]]
+        columns = dict(zip(spec.keys, (leader[f"k{i}"] for i in range(len(spec.keys))), strict=True))
         for stream, part in parts.items():
             side = spec.sides[stream]
             columns |= dict(zip(side.names, (part[name] for name in side.columns), strict=True))
-        if len(spec.joins) > 1:
-            columns[JOIN] = pa.repeat(pa.scalar(join, pa.int32()), first.num_rows)
+        if len(spec.results) > 1:
+            columns[JOIN] = pa.repeat(pa.scalar(join, pa.int32()), leader.num_rows)
         if spec.event_time is not None:
             times = [part[spec.sides[stream].time] for stream, part in parts.items()]
             columns[spec.event_time] = latest(times, self.watermark)
@@ -92,10 +85,10 @@ class ManySpec(StreamsSpec):
 
     names: tuple[str, ...]  # of the streams
     parts: tuple[JoinSide, ...]  # the streams
-    joins: tuple[tuple[int, ...], ...]  # the streams that take part in each
+    joins: tuple[tuple[int, ...], ...]  # the streams that take part in each; or the links of a chain
     on: str  # the joins in words
-    within: Window
-    budget: Tuples  # the share of one bucket
+    within: Any
+    budget: Tuples | Bytes  # the share of one bucket
     policy: Policy
     allocation: str | None
     lateness: tuple[Any, ...]  # per stream, infinite where Spark tells the progress
@@ -109,6 +102,13 @@ class ManySpec(StreamsSpec):
     key_types: tuple[str, ...] = ()  # in which keys are compared, join by join
     key_words: str = ""  # how, where that has changed since states were first written
     column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
+    chain: bool = False
+    drop_rate: float = 0.0
+
+    @property
+    def results(self) -> tuple[tuple[int, ...], ...]:
+        """The streams of the results of each join."""
+        return (tuple(range(len(self.names))),) if self.chain else self.joins
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -127,8 +127,13 @@ class ManySpec(StreamsSpec):
 
     @property
     def share(self) -> tuple[int, int]:
-        """What a bucket may keep, in rows; a join of many streams has no budget in bytes."""
-        return self.budget.n, 0
+        """What a bucket may keep, in rows or in bytes."""
+        return (0, self.budget.n) if isinstance(self.budget, Bytes) else (self.budget.n, 0)
+
+    @property
+    def most_bytes(self) -> float:
+        """What a bucket may take, rows that have left and wait to be forgotten included."""
+        return self.budget.n if isinstance(self.budget, Bytes) else math.inf
 
     def joins_of(self, side: int) -> tuple[int, ...]:
         """The joins that a stream takes part in."""
@@ -153,12 +158,15 @@ class ManySpec(StreamsSpec):
         return replace(self, seed=seed_of(self.seed, number))
 
     def start(self) -> ManyStreamState:
-        """A fresh state for one bucket."""
+        """A fresh state for one bucket; of a budget in bytes it leaves some for rows that have left."""
+        budget = self.budget
+        if isinstance(budget, Bytes):
+            budget = Bytes(budget.n - budget.n // LEFT_OVER)
         state = start_many(
             len(self.names),
             self.joins,
             within=self.within,
-            budget=self.budget,
+            budget=budget,
             policy=self.policy,
             allocation=self.allocation,
             lateness=self.lateness,
@@ -166,6 +174,8 @@ class ManySpec(StreamsSpec):
             unit=self.unit,
             dtype=self.dtype,
             sample_bytes=self.sample_bytes,
+            chain=self.chain,
+            drop_rate=self.drop_rate,
         )
         state.unit_watch = state.late_watch = None  # the driver warns, not every worker
         return state

@@ -109,9 +109,11 @@ def many_times_of(streams: Streams, time: Any, unit: str) -> tuple[dict[str, str
     return columns, *scale_of(list(kinds.values()), unit)
 
 
-def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[JoinSide, ...]:
+def parts_of(
+    streams: Streams, joins: Joins, times: Mapping[str, str], chain: bool = False
+) -> tuple[JoinSide, ...]:
     """The columns that go out, with the stream's name after those that several streams have."""
-    single = len(joins) == 1
+    single = len(joins) == 1 and not chain
     keys = dict(joins[0]) if single else {}
     once = joins[0][0][1] if single else ()
     rest = {
@@ -131,7 +133,7 @@ def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[
         for name, columns in rest.items()
     )
     everything = [*once, *(each for part in parts for each in part.names)]
-    everything += [] if single else [JOIN]
+    everything += [] if single or chain else [JOIN]
     everything += [EVENT_TIME] if any(part.watermark for part in parts) else []
     doubled = sorted(name for name, count in Counter(everything).items() if count > 1)
     if doubled:
@@ -142,10 +144,14 @@ def parts_of(streams: Streams, joins: Joins, times: Mapping[str, str]) -> tuple[
     return parts
 
 
-def many_fields(streams: Streams, joins: Joins, parts: tuple[JoinSide, ...]) -> list[T.StructField]:
+def many_fields(
+    streams: Streams, joins: Joins, parts: tuple[JoinSide, ...], chain: bool = False
+) -> list[T.StructField]:
     """The columns of the results: which join, if there are several; keys once; then those of each stream."""
     fields = []
-    if len(joins) > 1:
+    if chain:
+        pass  # keys differ from link to link, and are columns of their streams
+    elif len(joins) > 1:
         fields.append(T.StructField(JOIN, T.IntegerType()))
     else:
         name, columns = joins[0][0]
