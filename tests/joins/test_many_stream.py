@@ -144,7 +144,7 @@ def test_streams_in_order_are_joined_as_by_many_state(policy: str, case: Case) -
     state = case.start(policy, lateness=0, seed=3)
     config = state.config
     plain = ps.ManyState(
-        ManyConfig(config.streams, config.joins, config.window, config.policy, config.limits, seed=3)
+        ManyConfig(config.streams, config.joins, config.window, config.policy, config.capacities, seed=3)
     )
     for i, (_, time, _) in enumerate(case.rows):
         other = case.feed(plain, i, i + 1)

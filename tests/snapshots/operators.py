@@ -164,8 +164,8 @@ def many(name: str) -> Iterator[Operator]:
 
     within, found = window_of(20).resolve("ms"), policies.get(name)
     common = {"streams": 3, "joins": ((0, 1, 2), (0, 1)), "window": within, "policy": found}
-    yield Operator(lambda: ManyState(ManyConfig(**common, limits=(24,))), feed)
-    yield Operator(lambda: ManyState(ManyConfig(**common, limits=(9, 9, 9), every=20)), feed)
+    yield Operator(lambda: ManyState(ManyConfig(**common, capacities=(24,))), feed)
+    yield Operator(lambda: ManyState(ManyConfig(**common, capacities=(9, 9, 9), every=20)), feed)
     late = {"within": 20, "budget": ps.Tuples(24), "policy": found, "lateness": 5}
     yield Operator(lambda: start_many(3, [(0, 1, 2), (0, 1)], **late), feed)
 

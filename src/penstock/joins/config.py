@@ -301,6 +301,18 @@ def lost_bytes_of(kind: JoinKind, tuples: int) -> int:
     return min(max(int(LOST_SHARE * TUPLE_BYTES * tuples), LOST_BYTES[0]), LOST_BYTES[1])
 
 
+def lost_share_of(kind: JoinKind, budget: Bytes) -> int:
+    """Return the bytes of a byte budget for the filter of the keys that left early.
+
+    >>> from penstock import Bytes
+    >>> from penstock.joins.config import lost_share_of
+    >>> from penstock.joins.kinds import JoinKind
+    >>> lost_share_of(JoinKind("left"), Bytes(100_000)), lost_share_of(JoinKind("inner"), Bytes(100_000))
+    (5000, 0)
+    """
+    return int(budget.n * LOST_SHARE) if any(kind.recorded) else 0
+
+
 def with_byte_budget(
     config: AnyConfig, budget: Bytes, allocation: str, weights: tuple[float, ...]
 ) -> AnyConfig:
@@ -317,7 +329,6 @@ def with_byte_budget(
     config = dataclasses.replace(
         config,
         count_bytes=int(budget.n * COUNT_SHARE) if config.policy.counts_keys else None,
-        lost_bytes=int(budget.n * LOST_SHARE) if any(config.kind.recorded) else 0,
     )
     if config.policy.chooses:
         from penstock.joins.follower import allowance_of

@@ -26,6 +26,7 @@ from penstock.joins.config import (
     fitting,
     in_tuples,
     lost_bytes_of,
+    lost_share_of,
     shares_of,
     with_byte_budget,
 )
@@ -461,6 +462,7 @@ class WindowJoin:
         )
         allocation = self.allocation or self.policy.default_allocation(rates_known=rates is not None)
         if isinstance(self.budget, Bytes):
+            config = dataclasses.replace(config, lost_bytes=lost_share_of(self.kind, self.budget))
             config = with_byte_budget(config, self.budget, allocation, weights)
         else:
             tuples = in_tuples(self.budget, weights, window, span)
