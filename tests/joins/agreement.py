@@ -25,6 +25,11 @@ def online(bytes_too: bool = False) -> list[str]:
     ]
 
 
+def steps(policy: str) -> list[str]:
+    """The time models in which a policy can run."""
+    return ["arrival", "tick"] if ps.policies.get(policy).ticks else ["arrival"]
+
+
 Stream = list[tuple[Any, Any]]  # (time, key); a key may be None
 SIDES = ("left", "right")
 

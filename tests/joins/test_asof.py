@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.engine.join_loop import LOG_UNDECIDED
 from tests.oracles.asof import exact_answers
 
 DIRECTIONS = ("backward", "forward", "nearest")
@@ -195,7 +196,7 @@ def test_streams_that_advance_independently(
     found = dict(pairs)
     assert len(found) == len(pairs)
     assert found == {row: expected[row] for row in found}
-    undecided = [row for kind, side, row, _ in log if kind == 4]
+    undecided = [row for kind, side, row, _ in log if kind == LOG_UNDECIDED]
     assert sorted([*undecided, *found]) == sorted(expected)
     assert state.undecided == len(undecided)
     assert state.late == len(late)

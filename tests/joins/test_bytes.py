@@ -16,7 +16,7 @@ from penstock.arrays import table_bytes
 from penstock.engine.store import P_BYTES, P_LIVE, P_USED
 from penstock.joins.growth import rooms_of
 from penstock.payload import row_bytes
-from tests.joins.agreement import online
+from tests.joins.agreement import online, steps
 
 SPECS = [*online(bytes_too=True), "gdj:method=2"]
 every_policy = pytest.mark.parametrize("spec", SPECS)
@@ -95,8 +95,7 @@ def test_never_exceeded_by_tuples_without_payload(spec: str, allocation: str) ->
     assert state.totals()["evicted"] > 0
 
 
-@pytest.mark.parametrize("step", ["arrival", "tick"])
-@every_policy
+@pytest.mark.parametrize(("spec", "step"), [(spec, step) for spec in SPECS for step in steps(spec)])
 @settings(max_examples=6)
 @given(
     seed=st.integers(0, 1_000), largest=st.sampled_from([10, 300, 5_000]), budget=st.sampled_from([40, 90])

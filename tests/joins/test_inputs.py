@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from tests.joins.agreement import online
+from tests.joins.agreement import online, steps
 
 LEFT = {"key": [1, 2, 1, 3, 2], "ts": [0, 10, 20, 30, 40]}
 RIGHT = {"key": [2, 1, 3, 3], "ts": [5, 15, 25, 60]}
@@ -378,7 +378,7 @@ def test_durations_as_people_write_them() -> None:
 def test_empty_streams(kind: str, policy: str) -> None:
     empty = {"key": np.zeros(0, np.int64), "ts": np.zeros(0, np.int64)}
     some = KINDS[kind](LEFT)
-    for step in ("arrival", "tick"):
+    for step in steps(policy):
         join = ps.WindowJoin(within=20, budget=ps.Tuples(4), policy=policy, step=step)
         for left, right in (
             (KINDS[kind](empty), some),
@@ -403,7 +403,7 @@ def test_empty_lists_and_columns_of_nulls() -> None:
 @pytest.mark.parametrize("policy", [*online(), "opt"])
 def test_a_single_row(policy: str) -> None:
     one = {"key": ["a"], "ts": [7]}
-    for step in ("arrival", "tick"):
+    for step in steps(policy):
         for allocation in ("equal", "proportional"):
             join = ps.WindowJoin(
                 within=0, budget=ps.Tuples(2), policy=policy, step=step, allocation=allocation

@@ -13,7 +13,7 @@ import pytest
 import penstock as ps
 from penstock.engine.result_sample import SHARE
 from penstock.errors import SnapshotError
-from penstock.joins import ManyStreamState, start_many
+from penstock.joins import ManyConfig, ManyStreamState, start_many
 from penstock.joins.many import exact_results
 from penstock.joins.many_arrivals import ManyArrivals, joins_of, many_arrivals_of
 from penstock.window import window_of
@@ -79,6 +79,11 @@ def arrivals_of(streams: dict[str, pd.DataFrame]) -> ManyArrivals:
     return many_arrivals_of(streams, joins_of(streams, "key"), "ts", "ms")
 
 
+def config_of(arrivals: ManyArrivals, within: int) -> ManyConfig:
+    streams, window = len(arrivals.nulls), window_of(within).resolve("ms")
+    return ManyConfig(streams, arrivals.joins, window, ps.policies.get("fifo"), (streams,))
+
+
 def feed(state: ManyStreamState, arrivals: ManyArrivals, parts: int = 7) -> ManyStreamState:
     for rows in np.array_split(np.arange(len(arrivals)), parts):
         state.process(*(part[rows] for part in (arrivals.stream, arrivals.key, arrivals.time, arrivals.row)))
@@ -89,7 +94,7 @@ def feed(state: ManyStreamState, arrivals: ManyArrivals, parts: int = 7) -> Many
 def test_the_estimated_recall_is_near_the_truth(streams: Callable[[], Streams]) -> None:
     tables, within = streams()
     arrivals = arrivals_of(tables)
-    exact = sum(exact_results(arrivals, window_of(within).resolve("ms")))
+    exact = sum(exact_results(arrivals, config_of(arrivals, within)))
     assert exact > 0
     off = {}
     for share in SHARES:
@@ -134,7 +139,7 @@ def test_a_sample_too_small_to_know_says_so() -> None:
     arrivals = arrivals_of(apart(frame))
     state = start_many(2, arrivals.joins, within=2_000, budget="300 tuples", policy="fifo", sample_bytes=1)
     feed(state, arrivals)
-    truth = state.totals()["results"] / sum(exact_results(arrivals, window_of(2_000).resolve("ms")))
+    truth = state.totals()["results"] / sum(exact_results(arrivals, config_of(arrivals, 2_000)))
     assert state.estimated_recall is None or abs(state.estimated_recall - truth) <= 0.05
 
 

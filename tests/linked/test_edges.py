@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import penstock as ps
-from penstock.errors import BudgetError, ColumnError, PenstockError, QueryError, TermError
+from penstock.errors import BudgetError, ColumnError, PenstockError, QueryError, TermError, UnitWarning
 from penstock.linked import parse_ntriples
 
 pytestmark = [
@@ -117,7 +117,8 @@ def test_beside_timestamps_a_bare_number_is_in_the_unit_of_the_column(
     assert out.rows.num_rows == expected
     join = ps.WindowJoin(within=8, budget=ps.Tuples(9), policy="lru")
     frame = pd.DataFrame({"key": 1, "ts": table["start"]})
-    assert join.run(frame, frame, on="key", time="ts").stats.results == expected
+    with pytest.warns(UnitWarning, match=f"within=8 is 8 {'milli' if unit == 'ms' else 'micro'}"):
+        assert join.run(frame, frame, on="key", time="ts").stats.results == expected
 
 
 def test_a_stream_has_timestamps_to_the_microsecond() -> None:
