@@ -365,4 +365,5 @@ print(best_age(np.array([1.0, 5.0, 0.0]), 2.0))
 def test_an_interrupt_while_code_is_made_is_not_lost(tmp_path: Path) -> None:
     found, said = run(INTERRUPTED, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path / "kernels"))
     assert found.splitlines() == ["interrupted", "4.0"]
-    assert said == ""
+    # On a busy machine compiling takes long enough for the notice; there is nothing else to say.
+    assert [line for line in said.splitlines() if not line.startswith("Compiling kernels (best_age first)")] == []
