@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import penstock as ps
+from penstock.errors import LateRowsWarning
 from penstock.joins import start_many
 from penstock.joins.stream import StreamState
 from tests.data import real
@@ -101,3 +102,26 @@ def test_few_rows_that_come_too_late_with_a_hot_key_do_not_flatter(many: bool, l
     if not many:
         restored = StreamState.restore(state.snapshot())
         assert (restored.guessed, str(restored.recall)) == (state.guessed, str(state.recall))
+
+
+def test_rows_that_come_too_late_for_a_key_that_was_hot_do_not_flatter() -> None:
+    """Of a sale that was over long before, a hundred rows of 54,100 come late, with 4,000 partners each."""
+    rng, within, n = np.random.default_rng(5), 100, 50_000
+    usual = [(time, int(rng.integers(0, 2)), int(rng.integers(100, 5_000)), time) for time in range(n)]
+    sale = [(1_000 + i / 40, 0, 1, int(1_000 + i / 40)) for i in range(4_000)]
+    late = [
+        (1_000 + time + within * after, 1, 1, int(1_000 + time))
+        for time, after in zip(rng.uniform(0, 100, 100), rng.uniform(100, 300, 100), strict=True)
+    ]
+    arrivals = np.array([each[1:] for each in sorted([*usual, *sale, *late])])
+    join = ps.WindowJoin(within=within, budget=ps.Tuples(20_000), policy="gdj")
+    state = join.start(lateness=0)
+    with pytest.warns(LateRowsWarning, match="so recall is unknown"):
+        for rows in np.array_split(np.arange(len(arrivals)), 100):
+            rows = rows[np.argsort(arrivals[rows, 2], kind="stable")]
+            state.process(arrivals[rows, 0], arrivals[rows, 1], arrivals[rows, 2], rows)
+    assert isinstance(state, StreamState)
+    missed = 100 * 2_000  # each late row has at least half of the sale as partners
+    assert state.totals()["results"] < 0.01 * missed
+    assert str(state.recall) == "unknown"
+    assert StreamState.restore(state.snapshot()).guessed == state.guessed

@@ -9,7 +9,9 @@ Tuples that expired are counted too, for arrivals that come late. Those in the p
 the window have a slot of their own, the fringe, until the whole pane has expired: arrivals in time must not
 count them. What a pane held when its slot was needed for another is forgotten; an arrival that asks
 for times that far back is counted as unestimated, for what it missed is not known. A guess is
-made: what an arrival in time finds with its key, those included that came too late themselves.
+made: what an arrival in time finds with its key, those included that came too late themselves; or, if that is
+more, what there was of its key, or of an average one, in the fullest pane that has been forgotten. It is
+meant to be too high rather than too low: who shows a recall has to know that it may not be far lower.
 
 Cost: O(1) per tuple that leaves, O(panes) per arrival.
 """
@@ -27,9 +29,14 @@ from penstock.engine.hooks import lost
 PANES = 11  # two and a half windows back from the newest tuple that is counted
 FRINGE = PANES
 TOO_LATE = PANES + 1  # a counter for arrivals that no pane is there for
+PEAK = PANES + 2  # the highest count of a forgotten pane in which the counter stood out
+COLUMNS = PANES + 3
 PER_WINDOW = 4
 EMPTY = -(2**62)
-BYTES_PER_COUNTER = 2 * (PANES + 2) * 4
+BYTES_PER_COUNTER = 2 * COLUMNS * 4
+OUTSTANDING = 4.0  # standard deviations of the counters of a pane; the counters of rare keys are noise
+BY_CHANCE = 2.0  # square roots of a count: that much of the highest of many counts may be chance
+ENOUGH = 256.0  # tuples of which an average means something
 
 # In `Sketch.missed`.
 MISSED = 0
@@ -39,17 +46,26 @@ GUESSED = 2  # what the unestimated arrivals missed
 # In `Sketch.extent`.
 FIRST = 0
 LAST = 1
+ENTERED = 2
+
+# In `Sketch.shared`.
+MOST = 0
+SQUARES = 1
+TUPLES = 2
 
 
 class Sketch(NamedTuple):
-    """Per stream and counter the panes, the fringe and what came too late; per stream which pane is where."""
+    """Per stream and counter the panes, the fringe, what came too late, a peak; per stream which pane is where."""
 
     counters: np.ndarray
     pane: np.ndarray
     span: np.ndarray  # of a pane, in units of time, and the least difference of two times, 0 for fractions
     missed: np.ndarray  # results that arrivals would have found, and arrivals for which that is not known
-    extent: np.ndarray  # per stream and pane the first and the last time of what is counted in it
+    extent: np.ndarray  # per stream and pane the first and the last time of what is in it, and how many
     forgotten: np.ndarray  # per stream the last time that was counted once and is not any more
+    # Per stream the most tuples that a tuple of forgotten panes shared its key with, on average; and of the
+    # panes that are not enough for an average yet, the squares of the counts and the tuples.
+    shared: np.ndarray
 
 
 class Tally(NamedTuple):
@@ -71,12 +87,13 @@ def new_sketch(bytes_: int, horizons: tuple[float, float], whole: bool) -> Sketc
     longest = max(horizons)
     span = max(1.0, math.ceil((longest + 1) / PER_WINDOW)) if whole else max(longest / PER_WINDOW, 1e-9)
     return Sketch(
-        counters=np.zeros((2, width, PANES + 2), np.int32),
+        counters=np.zeros((2, width, COLUMNS), np.int32),
         pane=np.full((2, PANES + 1), EMPTY, np.int64),
         span=np.array([span, 1.0 if whole else 0.0]),
         missed=np.zeros(3),
-        extent=np.zeros((2, PANES + 1, 2)),
+        extent=np.zeros((2, PANES + 1, 3)),
         forgotten=np.full(2, -np.inf),
+        shared=np.zeros((2, 3)),
     )
 
 
@@ -147,11 +164,38 @@ def _open(sketch, stream, slot, pane):
     """Give a slot to another pane; what it held is forgotten, that of the fringe has been folded."""
     if slot != FRINGE and sketch.pane[stream, slot] != EMPTY:
         _forget(sketch, stream, sketch.extent[stream, slot, LAST])
+        _note_peaks(sketch, stream, slot)
     for each in range(sketch.counters.shape[1]):
         sketch.counters[stream, each, slot] = 0
     sketch.pane[stream, slot] = pane
     sketch.extent[stream, slot, FIRST] = np.inf
     sketch.extent[stream, slot, LAST] = -np.inf
+    sketch.extent[stream, slot, ENTERED] = 0.0
+
+
+@jit
+def _note_peaks(sketch, stream, slot):
+    """Remember of a pane that is forgotten how full it was: on average, and where a key stood out.
+
+    The squares of all counters add up to those of the counts of all keys, on average.
+    """
+    squares, entered = 0.0, sketch.extent[stream, slot, ENTERED]
+    for each in range(sketch.counters.shape[1]):
+        count = np.float64(sketch.counters[stream, each, slot])
+        squares += count * count
+    if entered <= 0.0:
+        return
+    shared = sketch.shared[stream]
+    shared[SQUARES] += squares
+    shared[TUPLES] += entered
+    if shared[TUPLES] >= ENOUGH:
+        shared[MOST] = max(shared[MOST], shared[SQUARES] / shared[TUPLES] - 1.0)
+        shared[SQUARES] = shared[TUPLES] = 0.0
+    least = OUTSTANDING * math.sqrt(squares / sketch.counters.shape[1])
+    for each in range(sketch.counters.shape[1]):
+        count = abs(sketch.counters[stream, each, slot])
+        if count > least and count > sketch.counters[stream, each, PEAK]:
+            sketch.counters[stream, each, PEAK] = count
 
 
 @jit
@@ -160,6 +204,7 @@ def _enter(sketch, stream, slot, key, time):
     sketch.counters[stream, _counter(sketch, mixed), slot] += 1 if mixed & np.uint64(1) else -1
     sketch.extent[stream, slot, FIRST] = min(sketch.extent[stream, slot, FIRST], time)
     sketch.extent[stream, slot, LAST] = max(sketch.extent[stream, slot, LAST], time)
+    sketch.extent[stream, slot, ENTERED] += 1.0
 
 
 @jit
@@ -179,6 +224,7 @@ def _fold(sketch, stream):
     first, last = sketch.extent[stream, FRINGE, FIRST], sketch.extent[stream, FRINGE, LAST]
     sketch.extent[stream, slot, FIRST] = min(sketch.extent[stream, slot, FIRST], first)
     sketch.extent[stream, slot, LAST] = max(sketch.extent[stream, slot, LAST], last)
+    sketch.extent[stream, slot, ENTERED] += sketch.extent[stream, FRINGE, ENTERED]
 
 
 @jit
@@ -199,14 +245,19 @@ def guess_missed(sketch, stream, key, low, high, others):
     """Guess what an arrival missed that came too late for the sketch to know.
 
     An arrival in time finds what is gone from `low` to `high`, and `others`. It may also have met arrivals
-    that came too late themselves.
+    that came too late themselves. At its own time there may have been more: as much as ever was in a pane.
     """
     found, _ = gone_between(sketch, stream, key, low, high)
+    peak = 0.0
     if sketch.counters.shape[1] > 0:
         mixed = _mixed(key)
-        late = sketch.counters[stream, _counter(sketch, mixed), TOO_LATE]
+        counter = _counter(sketch, mixed)
+        late = sketch.counters[stream, counter, TOO_LATE]
         found += late if mixed & np.uint64(1) else -late
-    sketch.missed[GUESSED] += found + others
+        peak = np.float64(sketch.counters[stream, counter, PEAK])
+        peak = max(peak - BY_CHANCE * math.sqrt(peak), sketch.shared[stream, MOST])
+    panes = (np.float64(high) - np.float64(low)) / sketch.span[0] + 1.0
+    sketch.missed[GUESSED] += max(found + others, peak * panes)
 
 
 @jit

@@ -90,7 +90,7 @@ def check_sketch(sketch: Sketch, store: Store, fresh: Sketch) -> None:
     """Whether a sketch of what was evicted is one of the same window."""
     check_shapes(sketch, fresh, "the sketch")
     check_same(sketch.span, fresh.span, "the span of a pane")
-    for numbers in (sketch.missed, sketch.extent, sketch.forgotten):
+    for numbers in (sketch.missed, sketch.extent, sketch.forgotten, sketch.shared):
         check_numbers(numbers, "an estimate")
 
 
