@@ -55,7 +55,7 @@ TUPLES = 2
 
 
 class Sketch(NamedTuple):
-    """Per stream and counter the panes, the fringe, what came too late, a peak; per stream which pane is where."""
+    """Per stream and counter: panes, fringe, what came too late, a peak; per stream which pane is where."""
 
     counters: np.ndarray
     pane: np.ndarray

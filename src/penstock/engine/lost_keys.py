@@ -1,12 +1,13 @@
 """A filter of the keys that left early: whether a tuple may have lost a partner.
 
 Tuples that were evicted, refused or dropped are entered with their key and time. Asked for a key and a span
-of times, the filter may say yes wrongly, but it never says no wrongly. It is a Bloom filter by pane of time:
-a key has `HASHES` places, and each place has a bit per pane. Panes are a share of the window; when tuples of
-a pane can match no more, its bits are cleared. Tuples that are further ahead than there are panes, as they
-are where one stream is ahead of the other, share one bit, whose span of times is kept.
+of times, the filter may say yes wrongly, but it never says no wrongly. Time is cut into panes, a share of the
+window, and each pane has a Bloom filter of its own, which is cleared when the tuples of the pane can match no
+more. Few panes leave each the more memory: with four, an overloaded filter is wrong a third as often as with
+fifteen. Only a window of a few units of time has a pane for each. Tuples that are further ahead than there
+are panes, as they are where one stream is ahead of the other, share a filter, whose span of times is kept.
 
-Cost: O(1) per tuple that leaves early and per question; clearing goes through the places once per pane.
+Cost: O(1) per tuple that leaves early, O(panes) per question.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.structures.tables import new_table
 
-PANES = 15  # whose tuples may still match, and some that are ahead
-PER_WINDOW = 13
-AHEAD = PANES  # the bit of what is further ahead
-HASHES = 7
-LEAST = 32  # places of a stream
+IN_STEP = (4, 3)  # panes, and how many there are to a window, if both streams have come equally far
+APART = (6, 5)  # otherwise: some are ahead
+BY_UNIT = (15, 13)  # in a window of at most this many units of time
+HASHES = 5
+LEAST = 64  # bytes of a stream
 NOTHING = -(2**62)
 
 # In `LostKeys.pane`, per stream.
@@ -33,10 +34,11 @@ LAST_AHEAD = 2
 
 
 class LostKeys(NamedTuple):
-    """Per recorded stream the places with a bit per pane; which panes they are."""
+    """Per recorded stream a filter per pane, and one of what is further ahead; which panes they are."""
 
-    places: np.ndarray
-    line: np.ndarray  # stream -> its line of places, -1 if nobody asks for its tuples
+    panes: np.ndarray  # stream's line, pane -> bits
+    ahead: np.ndarray  # stream's line -> bits
+    line: np.ndarray  # stream -> its line, -1 if nobody asks for its tuples
     pane: np.ndarray
     span: np.ndarray  # per stream, of a pane, in units of time
 
@@ -49,17 +51,21 @@ def new_lost_keys(
     `whole` says that times are whole numbers, `together` that the streams advance in step.
     """
     lines = sum(recorded)
-    width = max(LEAST, int(bytes_ // (2 * lines))) if lines else 0
+    panes, per_window = IN_STEP if together else APART
+    if whole and max(horizons) < BY_UNIT[1]:
+        panes, per_window = BY_UNIT
+    each = max(LEAST, int(bytes_ // lines)) if lines else 0
+    width = (each - 8) // panes if together else each // (panes + 1)
     lengths = horizons if together else (max(horizons),) * 2
     span = [
-        max(1.0, math.ceil((length + 1) / PER_WINDOW)) if whole else max(length / PER_WINDOW, 1e-9)
+        max(1.0, math.ceil((length + 1) / per_window)) if whole else max(length / (per_window - 0.1), 1e-9)
         for length in lengths
     ]
-    pane = np.full((2, 3), NOTHING, np.int64)
     return LostKeys(
-        places=new_table((lines, width), np.uint16),
+        panes=new_table((lines, panes, width if lines else 0), np.uint8),
+        ahead=new_table((lines, 8 if together else width), np.uint8),
         line=np.array([sum(recorded[:side]) if recorded[side] else -1 for side in (0, 1)], np.int64),
-        pane=pane,
+        pane=np.full((2, 3), NOTHING, np.int64),
         span=np.array(span),
     )
 
@@ -69,15 +75,16 @@ def carry_lost(fresh: LostKeys, old: LostKeys) -> None:
 
     If it has another size, it says yes to all that the other one may have had.
     """
-    if fresh.places.shape == old.places.shape:
-        fresh.places[:], fresh.pane[:] = old.places, old.pane
+    if fresh.panes.shape == old.panes.shape:
+        fresh.panes[:], fresh.ahead[:], fresh.pane[:] = old.panes, old.ahead, old.pane
         return
     for stream, line in enumerate(old.line):
         base = old.pane[stream, BASE]
         if line < 0 or base == NOTHING:
             continue
-        fresh.places[line] |= 1 << AHEAD
-        fresh.pane[stream] = base, base, max(old.pane[stream, LAST_AHEAD], base + PANES - 1)
+        fresh.ahead[line] = 255
+        last = max(old.pane[stream, LAST_AHEAD], base + old.panes.shape[1] - 1)
+        fresh.pane[stream] = base, base, last
 
 
 @jit
@@ -87,22 +94,17 @@ def note_lost(lost, stream, key, time, edge):
     if line < 0:
         return
     _clear(lost, stream, line, _pane(lost, stream, edge))
-    pane, state = _pane(lost, stream, time), lost.pane[stream]
+    pane, state, panes = _pane(lost, stream, time), lost.pane[stream], lost.panes.shape[1]
     if pane < state[BASE]:
         return
-    bit = pane % PANES
-    if pane >= state[BASE] + PANES:
-        bit = np.int64(AHEAD)
-        if state[LAST_AHEAD] == NOTHING:
-            state[FIRST_AHEAD] = pane
-        state[FIRST_AHEAD] = min(state[FIRST_AHEAD], pane)
-        state[LAST_AHEAD] = max(state[LAST_AHEAD], pane)
-    first, step = _hashes(key)
-    width = np.uint64(lost.places.shape[1])
-    mask = np.uint16(np.int64(1) << bit)
-    for _ in range(HASHES):
-        lost.places[line, np.int64((first * width) >> np.uint64(32))] |= mask
-        first = (first + step) & np.uint64(0xFFFFFFFF)
+    if pane < state[BASE] + panes:
+        _set(lost.panes[line, pane % panes], key)
+        return
+    if state[LAST_AHEAD] == NOTHING:
+        state[FIRST_AHEAD] = pane
+    state[FIRST_AHEAD] = min(state[FIRST_AHEAD], pane)
+    state[LAST_AHEAD] = max(state[LAST_AHEAD], pane)
+    _set(lost.ahead[line], key)
 
 
 @jit
@@ -114,21 +116,38 @@ def may_be_lost(lost, stream, key, low, high):
     line = lost.line[stream]
     if line < 0:
         return False
-    state = lost.pane[stream]
+    state, panes = lost.pane[stream], lost.panes.shape[1]
     if state[BASE] == NOTHING:
         return False
-    bits = np.int64(0)
     first_pane = max(_pane(lost, stream, low), state[BASE])
     last_pane = _pane(lost, stream, high)
-    for pane in range(first_pane, min(last_pane + 1, state[BASE] + PANES)):
-        bits |= np.int64(1) << (pane % PANES)
+    for pane in range(first_pane, min(last_pane + 1, state[BASE] + panes)):
+        if _has(lost.panes[line, pane % panes], key):
+            return True
     if state[LAST_AHEAD] != NOTHING and first_pane <= state[LAST_AHEAD] and last_pane >= state[FIRST_AHEAD]:
-        bits |= np.int64(1) << AHEAD
+        return _has(lost.ahead[line], key)
+    return False
+
+
+@jit
+def _set(bits, key):
+    """Enter a key into a filter."""
     first, step = _hashes(key)
-    width = np.uint64(lost.places.shape[1])
+    width = np.uint64(8 * bits.shape[0])
     for _ in range(HASHES):
-        bits &= np.int64(lost.places[line, np.int64((first * width) >> np.uint64(32))])
-        if bits == 0:
+        place = np.int64((first * width) >> np.uint64(32))
+        bits[place >> 3] |= np.uint8(1 << (place & 7))
+        first = (first + step) & np.uint64(0xFFFFFFFF)
+
+
+@jit
+def _has(bits, key):
+    """Whether a filter may have a key."""
+    first, step = _hashes(key)
+    width = np.uint64(8 * bits.shape[0])
+    for _ in range(HASHES):
+        place = np.int64((first * width) >> np.uint64(32))
+        if (np.int64(bits[place >> 3]) >> (place & 7)) & 1 == 0:
             return False
         first = (first + step) & np.uint64(0xFFFFFFFF)
     return True
@@ -154,18 +173,20 @@ def _hashes(key):
 @jit
 def _clear(lost, stream, line, base):
     """Clear the panes before `base`."""
-    state = lost.pane[stream]
+    state, panes = lost.pane[stream], lost.panes.shape[1]
     if state[BASE] == NOTHING:
         state[BASE] = base
     if base <= state[BASE]:
         return
-    bits = np.int64(0)
-    for pane in range(state[BASE], min(base, state[BASE] + PANES)):
-        bits |= np.int64(1) << (pane % PANES)
+    for pane in range(state[BASE], min(base, state[BASE] + panes)):
+        _empty(lost.panes[line, pane % panes])
     if state[LAST_AHEAD] != NOTHING and state[LAST_AHEAD] < base:
-        bits |= np.int64(1) << AHEAD
+        _empty(lost.ahead[line])
         state[FIRST_AHEAD] = state[LAST_AHEAD] = NOTHING
     state[BASE] = base
-    mask = np.uint16(np.int64(0xFFFF) ^ bits)
-    for place in range(lost.places.shape[1]):
-        lost.places[line, place] &= mask
+
+
+@jit
+def _empty(bits):
+    for place in range(bits.shape[0]):
+        bits[place] = 0
