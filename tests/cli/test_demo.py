@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.demo.process_tree import Memory, ProcessTree
+from penstock.cli.demo.process_tree import ProcessTree, TreeMemory
 from penstock.cli.demo.race import Runner, Side, race
 from penstock.cli.demo.report import Answer, conclusion, figures_of, result_table
 from penstock.cli.demo.scenario import Scenario
-from penstock.cli.demo.view import View
+from penstock.cli.demo.view import RaceView
 
 MIB = 2**20
 NO_LIMIT = 2**50
@@ -140,7 +140,7 @@ def ended(name: str, fate: str, minutes: int, **more: Any) -> Side:
             }
             | more
         )
-    side.samples += [(float(at), Memory(20 * at * MIB, 5 * MIB)) for at in range(1, 40)]
+    side.samples += [(float(at), TreeMemory(20 * at * MIB, 5 * MIB)) for at in range(1, 40)]
     return side
 
 
@@ -188,7 +188,7 @@ def test_a_difference_from_the_exact_join_is_not_hidden() -> None:
 def test_the_live_table() -> None:
     running = ended("spark", "died", 2)
     running.fate = None
-    said = text_of(View([running, SIDES[1]], SCENARIO, lambda: 12.0))
+    said = text_of(RaceView([running, SIDES[1]], SCENARIO, lambda: 12.0))
     assert "minute 3 of 4 (burst), for 4 s" in said
     assert "finished after 40 s" in said
     assert "81.0 %" in said

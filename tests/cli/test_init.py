@@ -53,17 +53,17 @@ def words(changes: dict[str, str | None]) -> list[str]:
     return ["init", "job.py", *(word for pair in merged.items() if pair[1] for word in map(str, pair))]
 
 
-def exact(folder: Path) -> Counter[tuple[int, int]]:
+def exact(folder: Path, within: pd.Timedelta = 5 * MINUTE) -> Counter[tuple[int, int]]:
     shown = pd.concat(pd.read_csv(path, parse_dates=["ts"]) for path in (folder / "shown").iterdir())
     clicked = pd.read_parquet(folder / "clicked")
     both = shown.merge(clicked, left_on="ad", right_on="ad_id", suffixes=("_left", "_right"))
-    near = (both["ts"].dt.tz_localize("UTC") - both["at"]).abs() <= 5 * MINUTE
+    near = (both["ts"].dt.tz_localize("UTC") - both["at"]).abs() <= within
     return Counter(zip(both.loc[near, "n_left"], both.loc[near, "n_right"], strict=True))
 
 
 @pytest.mark.spark
 def test_the_job_runs_and_recovers_what_it_missed(folder: Path) -> None:
-    done = RUNNER.invoke(app, words({"--budget": "16 tuples", "--policy": "fifo"}))
+    done = RUNNER.invoke(app, words({"--within": "8 minutes", "--budget": "8 tuples", "--policy": "fifo"}))
     assert done.exit_code == 0, done.output
     assert "python job.py" in done.stdout
 
@@ -79,8 +79,9 @@ def test_the_job_runs_and_recovers_what_it_missed(folder: Path) -> None:
     assert "recovered results" in python("--reconcile")
     out = folder / "job-out"
     found = [pd.read_parquet(out / name)[["n_left", "n_right"]] for name in ("results", "recovered")]
-    assert len(found[1]) > 0  # 16 tuples are too few
-    assert Counter(pd.concat(found).itertuples(index=False, name=None)) == exact(folder)
+    assert len(found[1]) > 0  # 8 tuples are too few
+    found_pairs = Counter(pd.concat(found).itertuples(index=False, name=None))
+    assert found_pairs == exact(folder, 8 * MINUTE)
 
 
 def test_three_questions_are_asked_until_the_answers_can_be_used(

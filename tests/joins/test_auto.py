@@ -284,15 +284,15 @@ def test_rho_follows_a_change_of_regime(viewers_first: bool) -> None:
     assert best > max(stats.results for stats in found.values())
 
 
-def test_rho_is_tuned_in_joins_of_two_streams_only() -> None:
+def test_rho_is_tuned_in_joins_and_not_in_caches() -> None:
     tuned = ps.policies.ClockExp(rho="auto")
     assert pickle.loads(pickle.dumps(tuned)) == tuned == ps.policies.get(tuned.spell())
     assert tuned.chooses
     assert not ps.policies.ClockExp().chooses
-    table = {"key": [1], "ts": [0]}
-    tables = dict.fromkeys("abc", table)
-    with pytest.raises(PenstockError, match="clock-exp:rho=auto is not defined for joins of many"):
-        ps.join_many(tables, on="key", time="ts", within=1, budget=ps.Tuples(3), policy=tuned)
+    tables = {name: {"key": np.arange(400) % 7, "ts": np.arange(400)} for name in "abc"}
+    run = ps.join_many(tables, on="key", time="ts", within=20, budget=ps.Tuples(90), policy=tuned)
+    assert run.stats.choice is not None
+    assert set(run.stats.choice.estimates) == {policy.spell() for policy in tuned.among()}
     with pytest.raises(PenstockError, match="clock-exp:rho=auto cannot run a cache"):
         Cache(tuned, 2)
     with pytest.raises(PolicyOptionError, match="threshold"):

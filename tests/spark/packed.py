@@ -10,9 +10,10 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.joins.window import WindowJoin
+from penstock.spark.runtime.arrow_blobs import to_blob
 from penstock.spark.runtime.join_bucket import EVENT
 from penstock.spark.runtime.join_spec import JoinSide, JoinSpec
-from penstock.spark.runtime.packer import KEY, TIME, PackedBatch, to_blob
+from penstock.spark.runtime.packer import KEY, TIME, PackedBatch
 from penstock.window import window_of
 
 

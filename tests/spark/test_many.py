@@ -20,9 +20,10 @@ from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import PipelineMonitor, bounded_join_many
 from penstock.spark.monitor.prometheus import Exporter
 from penstock.spark.monitor.totals import RunningTotals
+from penstock.spark.runtime.arrow_blobs import to_blob
 from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.many_join import ManyBucket, ManySpec
-from penstock.spark.runtime.packer import CHECK, KEY, TIME, PackedBatch, to_blob
+from penstock.spark.runtime.packer import CHECK, KEY, TIME, PackedBatch
 from penstock.spark.runtime.state_log import StateLog
 from penstock.window import window_of
 from tests.spark.conftest import write_files

@@ -23,9 +23,10 @@ from penstock.errors import EventLimitError, SnapshotError
 from penstock.patterns import STRATEGIES
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
 from penstock.spark import match_pattern
+from penstock.spark.runtime.arrow_blobs import to_blob
 from penstock.spark.runtime.event_store import EventStore
 from penstock.spark.runtime.keyed_streams import KeyedStreams
-from penstock.spark.runtime.packer import PackedBatch, to_blob
+from penstock.spark.runtime.packer import PackedBatch
 from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
 from penstock.spark.runtime.pattern_partitions import AXIS
 from tests.patterns.agreement import Case, random_case

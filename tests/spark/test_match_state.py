@@ -16,17 +16,10 @@ import pytest
 import penstock as ps
 from penstock.errors import PenstockError, SnapshotError
 from penstock.spark import match_pattern
+from penstock.spark.runtime.arrow_blobs import from_blob, to_blob
 from penstock.spark.runtime.bucket_labels import labels
 from penstock.spark.runtime.output_blobs import FIGURES, FILE, ROWS
-from penstock.spark.runtime.packer import (
-    BUCKET,
-    REGISTER,
-    EventPacking,
-    PackedBatch,
-    from_blob,
-    packer,
-    to_blob,
-)
+from penstock.spark.runtime.packer import BUCKET, REGISTER, EventPacking, PackedBatch, packer
 from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
 from penstock.spark.runtime.processor import BucketProcessor
 from penstock.spark.runtime.state_log import StateLog

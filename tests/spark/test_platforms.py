@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import SparkSetupWarning
-from penstock.spark.runtime.session import CHANGELOG, PROVIDER, ROCKSDB, prepare
+from penstock.spark.runtime.session import BUFFERS, CHANGELOG, PROVIDER, ROCKSDB, SHARED, prepare
 
 SOURCE = Path(__file__).parents[2] / "src" / "penstock"
 
@@ -21,7 +21,7 @@ CLASSIC = {"cli/demo/side.py", "cli/doctor.py", "cli/session.py", "spark/runtime
 @pytest.fixture
 def conf(spark: Any) -> Any:
     """The options of the session, as they were afterwards."""
-    before = {name: spark.conf.get(name, None) for name in (PROVIDER, CHANGELOG)}
+    before = {name: spark.conf.get(name, None) for name in (PROVIDER, CHANGELOG, SHARED, *BUFFERS)}
     yield spark.conf
     for name, value in before.items():
         if value is None:
@@ -43,6 +43,19 @@ def test_sparks_store_in_memory_is_replaced(spark: Any, conf: Any) -> None:
     assert conf.get(PROVIDER) == ROCKSDB
 
 
+def test_write_buffers_are_small_unless_somebody_has_set_them(spark: Any, conf: Any) -> None:
+    size, count = BUFFERS
+    conf.set(PROVIDER, ROCKSDB)
+    conf.set(size, "16")
+    conf.unset(count)
+    prepare(spark)
+    assert (conf.get(size), conf.get(count)) == ("16", BUFFERS[count])
+    conf.unset(size)
+    conf.set(SHARED, "true")
+    prepare(spark)
+    assert conf.get(size, "-1") == "-1"
+
+
 class Locked:
     """A session that shows its options and lets none be set."""
 
@@ -57,7 +70,7 @@ class Locked:
 
 
 def test_an_option_that_may_not_be_set_is_a_warning(spark: Any, conf: Any) -> None:
-    conf.set(PROVIDER, ROCKSDB)
+    prepare(spark)  # sets the others
     conf.set(CHANGELOG, "false")
     with pytest.warns(SparkSetupWarning) as caught:
         prepare(Locked(spark))

@@ -18,8 +18,9 @@ from penstock.errors import PenstockError, SnapshotError
 from penstock.patterns import snapshot
 from penstock.spark import stream_query
 from penstock.spark.monitor.totals import RunningTotals
+from penstock.spark.runtime.arrow_blobs import to_blob
 from penstock.spark.runtime.figures import figures_of
-from penstock.spark.runtime.packer import PackedBatch, to_blob
+from penstock.spark.runtime.packer import PackedBatch
 from penstock.spark.runtime.query_bucket import STREAM, QueryBucket, QuerySpec
 from penstock.spark.runtime.state_log import refuse_changes
 from tests.spark.conftest import write_files

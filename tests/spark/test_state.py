@@ -307,7 +307,7 @@ def test_a_restart_on_foreign_state_is_refused(
     )
 
     def query() -> Any:
-        options: dict[str, Any] = {"time": "ts", "within": 60, "budget": ps.Tuples(100), "buckets": 2}
+        options: dict[str, Any] = {"time": "ts", "within": "60 us", "budget": ps.Tuples(100), "buckets": 2}
         return bounded_join(stream_of(left), stream_of(right), on="k", **options)
 
     with monkeypatch.context() as patched:

@@ -14,16 +14,9 @@ from pyspark.sql import functions as F
 import penstock as ps
 from penstock.errors import ColumnError, UnitWarning
 from penstock.spark import bounded_join, bounded_join_many, match_pattern, stream_query
+from penstock.spark.runtime.arrow_blobs import to_blob
 from penstock.spark.runtime.join_bucket import JoinBucket
-from penstock.spark.runtime.packer import (
-    BUCKET,
-    KEY,
-    ArrivalPacking,
-    PackedBatch,
-    as_numbers,
-    packer,
-    to_blob,
-)
+from penstock.spark.runtime.packer import BUCKET, KEY, ArrivalPacking, PackedBatch, as_numbers, packer
 from penstock.spark.runtime.pattern_bucket import PatternBucket, PatternSpec
 from penstock.spark.runtime.query_bucket import END, START, STREAM, QueryBucket, QueryPacking, QuerySpec
 from tests.spark.packed import divided, spec_of

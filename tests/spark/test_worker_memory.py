@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,9 +17,12 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as T
 
+from penstock.budget import Bytes
+from penstock.spark import bounded_join
+from penstock.spark.runtime.arrow_blobs import to_blob
 from penstock.spark.runtime.output_blobs import ROWS, unpacker
 from penstock.spark.runtime.packed_output import _divider
-from penstock.spark.runtime.packer import BUCKET, KEY, ArrivalPacking, EventPacking, packer, renamed, to_blob
+from penstock.spark.runtime.packer import BUCKET, KEY, ArrivalPacking, EventPacking, packer, renamed
 from penstock.spark.runtime.session import worker_version
 from tests.spark.support import ROOT, join_program
 
@@ -157,3 +161,30 @@ def test_workers_tell_what_they_weigh(weights: dict[str, Any]) -> None:
     peak = max(weights["holding"].values())
     assert len(weights["told"]) == weights["batches"] == BATCHES
     assert all(0.4 * peak < told < 1.1 * peak for told in weights["told"])
+
+
+@pytest.mark.spark
+def test_the_state_store_takes_little_more_than_the_budget(spark: Any, tmp_path: Path) -> None:
+    """Rows of 2 KB, of which the budget has room for two batches; on average over the batches."""
+    rows, budget = 2_000, 16 * MIB
+    for number in range(6):
+        start = number * rows
+        table = pa.table(
+            {
+                "k": np.random.default_rng(number).integers(0, 1_000, rows),
+                "ts": np.arange(start, start + rows),
+                "text": [os.urandom(1_000).hex() for _ in range(rows)],
+            }
+        )
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    stream = spark.readStream.schema("k long, ts long, text string").option("maxFilesPerTrigger", 1)
+    left, right = stream.parquet(str(tmp_path)), stream.parquet(str(tmp_path))
+    joined = bounded_join(
+        left, right, on="k", time="ts", within=100_000, budget=Bytes(budget), policy="fifo", buckets=2
+    )
+    query = joined.writeStream.format("noop").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    used = [state["memoryUsedBytes"] for batch in query.recentProgress for state in batch["stateOperators"]]
+    assert len(used) == 6
+    print(f"the state store of a budget of {budget / MIB:.0f} MiB: {np.array(used) / MIB} MiB")
+    assert np.mean(used) <= 1.3 * budget

@@ -72,7 +72,7 @@ def init(
     if left is None or right is None:
         question = "1. Which two streams? Two files or folders with CSV, JSON or Parquet files"
         left, right = _ask(question, "", _two_paths)
-    sides = (Stream.opened(left, "left"), Stream.opened(right, "right"))
+    sides = (InputFiles.opened(left, "left"), InputFiles.opened(right, "right"))
     if on is None or time is None:
         guess = _guess(sides)
         question = "2. Which columns are key and time? a=b if left and right differ"
@@ -128,7 +128,7 @@ def _two_paths(text: str) -> tuple[Path, Path]:
 
 
 @dataclass(frozen=True)
-class Stream:
+class InputFiles:
     """A stream of files, and its first rows."""
 
     path: Path
@@ -137,15 +137,15 @@ class Stream:
     sample: pd.DataFrame
 
     @classmethod
-    def opened(cls, path: Path, side: str) -> Stream:
+    def opened(cls, path: Path, side: str) -> InputFiles:
         """Return the stream of a file or folder.
 
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from penstock.cli.init import Stream
+        >>> from penstock.cli.init import InputFiles
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "a.csv").write_text("key,ts\\n1,10\\n")
-        ...     Stream.opened(Path(folder), "left").columns
+        ...     InputFiles.opened(Path(folder), "left").columns
         ['key', 'ts']
         """
         kind = format_of(path)
@@ -177,7 +177,10 @@ def _first_rows(path: Path, kind: str) -> pd.DataFrame:
         raise PenstockError(f"'{path}' cannot be read: {error}") from error
 
 
-def _guess(sides: tuple[Stream, Stream]) -> str:
+Inputs = tuple[InputFiles, InputFiles]
+
+
+def _guess(sides: Inputs) -> str:
     """Return a likely answer to the question for columns, or none."""
     both = [name for name in sides[0].columns if name in sides[1].columns]
     times = [name for name in both if name.lower() in LIKE_TIMES or _is_stamped(sides[0].sample[name])]
@@ -185,7 +188,7 @@ def _guess(sides: tuple[Stream, Stream]) -> str:
     return f"{keys[0]}, {times[0]}" if keys and times else ""
 
 
-def _columns(text: str, sides: tuple[Stream, Stream]) -> tuple[list[tuple[str, str]], tuple[str, str]]:
+def _columns(text: str, sides: Inputs) -> tuple[list[tuple[str, str]], tuple[str, str]]:
     """Parse keys and, last, the time."""
     names = [pair_of_names(part) for part in parts_of([text])]
     if len(names) < 2:
@@ -194,7 +197,7 @@ def _columns(text: str, sides: tuple[Stream, Stream]) -> tuple[list[tuple[str, s
     return names[:-1], names[-1]
 
 
-def _check_columns(keys: list[tuple[str, str]], times: tuple[str, str], sides: tuple[Stream, Stream]) -> None:
+def _check_columns(keys: list[tuple[str, str]], times: tuple[str, str], sides: Inputs) -> None:
     for i, side in enumerate(sides):
         for name in (*(key[i] for key in keys), times[i]):
             if name not in side.columns:
@@ -212,7 +215,7 @@ def _is_stamped(column: pd.Series) -> bool:
     return bool(pd.to_datetime(column.dropna(), format="ISO8601", utc=True, errors="coerce").notna().all())
 
 
-def _unit(sides: tuple[Stream, Stream], times: tuple[str, str]) -> str | None:
+def _unit(sides: Inputs, times: tuple[str, str]) -> str | None:
     """Return the unit of numeric times, as far as can be told; None for timestamps."""
     import pandas as pd
 
@@ -251,9 +254,7 @@ def _window(text: str, unit: str | None) -> Any:
     return window
 
 
-def job_of(
-    name: str, sides: tuple[Stream, Stream], arguments: dict[str, Any], budget: str, policy: str
-) -> str:
+def job_of(name: str, sides: Inputs, arguments: dict[str, Any], budget: str, policy: str) -> str:
     """Return the text of a job."""
     keys = arguments["on"]
     plain = {

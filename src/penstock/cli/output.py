@@ -109,12 +109,12 @@ def errors_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def in_lines(message: str) -> str:
-    """Return a message in one line; a line of text with a caret under it stays as it is.
+    r"""Return a message in one line; a line of text with a caret under it stays as it is.
 
     >>> from penstock.cli.output import in_lines
     >>> print(in_lines("Two\nlines."))
     Two lines.
-    >>> print(in_lines("line 1, column 5: found B\\n  SEQ(B\\n      ^\\nWrite a comma,\\nthen B."))
+    >>> print(in_lines("line 1, column 5: found B\n  SEQ(B\n      ^\nWrite a comma,\nthen B."))
     line 1, column 5: found B
       SEQ(B
           ^

@@ -14,7 +14,7 @@ from penstock.compiler.driver import driver
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
 from penstock.engine.asof_index import FAR, LEFT, AsofIndex, link_in_time
-from penstock.engine.asof_loop import let_in
+from penstock.engine.asof_memory import let_in
 from penstock.engine.pair_join import pin, unpin
 from penstock.engine.score_queue import file_newcomer
 from penstock.engine.store import ARRIVAL, ARRIVALS, HIGH_TUPLE, STREAM, TIME, Store, find_key, wants_rows

@@ -101,7 +101,7 @@ def overdue(policy, store, stream: int) -> int:
 def make_room(policy, store, pool: int, stream: int, entry: int) -> int:
     """The tuple that goes so that an arrival can enter; 0 if it is the arrival itself."""
     slot, low = lowest(policy, store, pool)
-    if store.meta[COMPETE] != 0 and newcomer(policy, store, stream, entry) < low:
+    if (store.meta[COMPETE] >> stream) & 1 != 0 and newcomer(policy, store, stream, entry) < low:
         return 0
     return slot
 

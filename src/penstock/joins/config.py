@@ -43,6 +43,7 @@ CHOOSING_SHARE = 0.25  # maximum share of a byte budget for the small joins of a
 PROBE = 4_097  # just above a power of two, where tables waste most
 PROBES = (2_732, 2_751, PROBE, 5_502)  # tuples for which some table or other wastes most
 FEW_PROBES = (2, 3, 4, 6, 7, 14, 15, 30, 31, 62, 63)  # the same where tables are small
+AT_ONCE = 100  # a row is decided at once if that takes at most this part of the window
 LOST_SHARE = 0.05  # maximum share of a budget for the filter of the keys that left early
 TUPLE_BYTES = 200  # about what a tuple takes in the tables of a budget in tuples
 LOST_BYTES = (1 << 12, 1 << 26)  # least and most for the filter then
@@ -98,7 +99,8 @@ class Config:
         store.meta[WARMUP] = self.warmup
         store.meta[SHED] = self.shed
         ticks_compete = self.step == "tick" and not policy.one_by_one
-        store.meta[COMPETE] = policy.selective or ticks_compete
+        if policy.selective or ticks_compete:
+            store.meta[COMPETE] = sum(1 << side for side in (0, 1) if not self.soon_decided(side))
         store.chance[:] = self.chances
         setting = Setting(
             capacities=self.capacities,
@@ -114,9 +116,25 @@ class Config:
             labels=labels,
             places=places or self.places,
             rooms=rooms,
+            soon_decided=(self.soon_decided(0), self.soon_decided(1)),
             in_bytes=self.payload is not None,
         )
         return store, policy.build(setting)
+
+    def soon_decided(self, stream: int) -> bool:
+        """Whether a row of this stream, if it is let in, comes out without a partner almost at once.
+
+        That is so on the side of a window on which only earlier rows match. Policies that count on results
+        let such rows in, although they expect no matches of them.
+        """
+        behind = sum(self.lateness or (0.0, 0.0))
+        return (
+            self.policy.lets_decide
+            and self.kind.tracked[stream]
+            and self.window.kind not in (ROWS, LANDMARK)
+            and self.window.horizons[stream] == 0
+            and behind * AT_ONCE <= max(self.window.horizons)
+        )
 
     @property
     def partial(self) -> bool:

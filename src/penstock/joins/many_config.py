@@ -100,7 +100,7 @@ class ManyConfig:
         store.meta[WINDOW] = windows.kind
         store.meta[WARMUP] = self.warmup
         store.chance[:] = self.chance
-        store.meta[COMPETE] = policy.selective
+        store.meta[COMPETE] = -1 if policy.selective else 0
         state = policy.build(
             Setting(
                 capacities=most,

@@ -48,6 +48,7 @@ class Auto(Policy):
     )
     cost: ClassVar[str] = "the cost of the policy it follows, of learned's history, and of small simulations"
     paper: ClassVar[str] = "none; miniature simulation follows Waldspurger, Saemundsson and Ahmad 2017"
+    lets_decide: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
     sees_places: ClassVar[bool] = True
     caches: ClassVar[bool] = True

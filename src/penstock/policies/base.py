@@ -50,6 +50,7 @@ class Setting:
     labels: np.ndarray | None = None  # the key of each code; None: the codes are whole-number keys
     places: Places | None = None  # positions of keys that are numbers or contain one; None: none do
     rooms: tuple[int, ...] | None = None  # tuples per pool that tables are for at first; None: all
+    soon_decided: tuple[bool, ...] = (False, False)  # per stream: a row is a result if it is kept a moment
     in_bytes: bool = False  # the budget is in bytes: a pool may get more or fewer tuples than its capacity
 
     @property
@@ -97,6 +98,7 @@ class Policy:
     cost: ClassVar[str] = ""  # per arrival and per match
     paper: ClassVar[str] = ""
     selective: ClassVar[bool] = False  # may refuse the arrival itself
+    lets_decide: ClassVar[bool] = False  # lets rows in that are decided at once, if no match comes before
     one_by_one: ClassVar[bool] = False  # admits the arrivals of a tick in order, without competition
     unified: ClassVar[bool] = True  # can manage one pool for all streams
     many: ClassVar[bool] = True  # defined for joins of many streams

@@ -51,6 +51,9 @@ class LearnedState(NamedTuple):
     ranking: Ranking
     predictor: MatchPredictor
     hand: np.ndarray  # the key whose score is updated next
+    sure: (
+        np.ndarray
+    )  # per stream: what a row is worth that comes out without a partner, if it may stay a moment
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class Learned(Policy):
     paper: ClassVar[str] = "none; it learns the benefit of Xie, Yang and Chen 2005, section 5.3"
     candidate_for: ClassVar[Mapping[str, int]] = {"join": 0}
     selective: ClassVar[bool] = True
+    lets_decide: ClassVar[bool] = True
     counts_keys: ClassVar[bool] = True
     sees_places: ClassVar[bool] = True
     many: ClassVar[bool] = False
@@ -114,7 +118,9 @@ class Learned(Policy):
             setting.count_bytes,
             setting.places,
         )
-        return LearnedState(new_ranking(setting.at_first), predictor, np.zeros(1, np.int64))
+        sure = np.zeros(setting.streams)
+        sure[:2] = setting.soon_decided
+        return LearnedState(new_ranking(setting.at_first), predictor, np.zeros(1, np.int64), sure)
 
     def inform(self, state: LearnedState, predictor: MatchPredictor) -> LearnedState:
         """Take over the whole history."""
@@ -158,10 +164,16 @@ def _row_of(policy, store, entry):
 
 
 @jit
+def _score_of(policy, stream, row, time):
+    """Return what a tuple of a stream and time is expected to give."""
+    return worth(policy.predictor, stream, row, time) + policy.sure[stream]
+
+
+@jit
 def _renew(policy, store, entry, stream):
     """Update the score of a key."""
     slot = np.int64(store.k32[entry, HEAD + stream])
-    found = worth(policy.predictor, stream, _row_of(policy, store, entry), store.time[slot, TIME])
+    found = _score_of(policy, stream, _row_of(policy, store, entry), store.time[slot, TIME])
     item = 2 * np.int64(entry) + stream
     rank(policy.ranking, store.pool_of[stream], item, found, store.t64[slot, ARRIVAL])
 
@@ -215,13 +227,13 @@ def _leave(policy, store, slot):
 @score.on(LearnedState)
 def _score(policy, store, slot):
     entry, stream = np.int64(store.t32[slot, ENTRY]), np.int64(store.t32[slot, STREAM])
-    return worth(policy.predictor, stream, _row_of(policy, store, entry), store.time[slot, TIME])
+    return _score_of(policy, stream, _row_of(policy, store, entry), store.time[slot, TIME])
 
 
 @newcomer.on(LearnedState)
 def _newcomer(policy, store, stream, entry):
     row = _row_of(policy, store, np.int64(entry))
-    return worth(policy.predictor, np.int64(stream), row, store.entering[0])
+    return _score_of(policy, np.int64(stream), row, store.entering[0])
 
 
 @lowest.on(LearnedState)

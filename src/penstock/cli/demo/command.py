@@ -16,9 +16,9 @@ import typer
 
 from penstock.cli.demo.process_tree import ProcessTree
 from penstock.cli.demo.race import Runner, Side, command_of, own_cores, race
-from penstock.cli.demo.report import Answer, conclusion, figures_of, intro, result_table
+from penstock.cli.demo.report import ExactAnswer, conclusion, figures_of, intro, result_table
 from penstock.cli.demo.scenario import QUICK, Scenario, write_streams
-from penstock.cli.demo.view import View
+from penstock.cli.demo.view import RaceView
 from penstock.cli.output import Json, JsonOut, errors_in_one_line, picture, working
 from penstock.cli.signs import time_to_clean_up
 from penstock.errors import SparkSetupError
@@ -123,7 +123,7 @@ def _race(folder: Path, scenario: Scenario, out: Console) -> list[Side]:
     def clock() -> float:
         return time.monotonic() - began
 
-    view = View(sides, scenario, clock)
+    view = RaceView(sides, scenario, clock)
     with contextlib.ExitStack() as open_until_the_end:
         runners = []
         for side, core in zip(sides, own_cores(), strict=True):
@@ -161,7 +161,7 @@ def _lines(sides: list[Side], out: Console) -> Callable[[], None]:
     return show
 
 
-def _answer(folder: Path, scenario: Scenario) -> Answer:
+def _answer(folder: Path, scenario: Scenario) -> ExactAnswer:
     """Reconcile and compare, in a process without a limit."""
     began = time.monotonic()
     side = Side("answer", NEVER)
@@ -174,7 +174,7 @@ def _answer(folder: Path, scenario: Scenario) -> Answer:
         raise RuntimeError(f"the exact answer could not be computed: {side.reason}")
     counted = {event["what"]: event for event in side.events if event["event"] == "counted"}
     (compared,) = (event for event in side.events if event["event"] == "compared")
-    return Answer(
+    return ExactAnswer(
         online=counted["online"]["rows"],
         recovered=counted["recovered"]["rows"],
         exact=counted["exact"]["rows"],

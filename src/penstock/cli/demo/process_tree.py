@@ -16,7 +16,7 @@ GRACE = 5.0  # seconds to wait for killed processes to disappear
 
 
 @dataclass(frozen=True)
-class Memory:
+class TreeMemory:
     """Bytes of memory of a tree of processes."""
 
     java: int
@@ -40,6 +40,7 @@ class ProcessTree:
     >>> tree.memory().total > 0
     True
     >>> tree.end()
+    >>> child.stdin.close()
     >>> child.wait() != 0, tree.members()
     (True, [])
     """
@@ -51,13 +52,13 @@ class ProcessTree:
         """The processes that are alive."""
         return [pid for pid, _ in self._found()]
 
-    def memory(self) -> Memory:
+    def memory(self) -> TreeMemory:
         """Return the memory of all processes; what several of them share counts once, on Linux."""
         java = other = 0
         for pid, name in self._found():
             size = _memory_of(pid)
             java, other = (java + size, other) if name == "java" else (java, other + size)
-        return Memory(java, other)
+        return TreeMemory(java, other)
 
     def end(self) -> None:
         """Kill all processes, and wait until they have gone."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.demo.process_tree import Memory, ProcessTree
+from penstock.cli.demo.process_tree import ProcessTree, TreeMemory
 from penstock.cli.demo.scenario import Scenario
 
 EVERY = 0.5  # seconds between two looks at the memory
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}  # as Hadoop has it: freed memory is given back sooner
 NO_MEMORY = "OutOfMemoryError"
+COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC")
 
 
 @dataclass
@@ -27,7 +29,7 @@ class Side:
 
     name: str
     limit: int
-    samples: list[tuple[float, Memory]] = field(default_factory=list)
+    samples: list[tuple[float, TreeMemory]] = field(default_factory=list)
     batches: list[dict[str, Any]] = field(default_factory=list)  # as told, with the second (`at`)
     events: list[dict[str, Any]] = field(default_factory=list)  # all others
     fate: str | None = None  # done, died or stopped
@@ -40,9 +42,9 @@ class Side:
         return max((memory.total for _, memory in self.samples), default=0)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> TreeMemory:
         """The last measurement."""
-        return self.samples[-1][1] if self.samples else Memory(0, 0)
+        return self.samples[-1][1] if self.samples else TreeMemory(0, 0)
 
     @property
     def results(self) -> int:
@@ -79,6 +81,21 @@ class Side:
         }
 
 
+def without_collectors(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without a choice of Java's garbage collector: the demo makes one.
+
+    >>> from penstock.cli.demo.race import without_collectors
+    >>> without_collectors({"JAVA_TOOL_OPTIONS": "-XX:+UseG1GC -Dhttp.proxyHost=proxy", "USER": "ann"})
+    {'JAVA_TOOL_OPTIONS': '-Dhttp.proxyHost=proxy', 'USER': 'ann'}
+    """
+    options = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+    return dict(environment) | {
+        name: " ".join(word for word in environment[name].split() if not COLLECTOR.fullmatch(word))
+        for name in options
+        if name in environment
+    }
+
+
 class Runner:
     """One side while it runs: a child process, what it tells, and its limit."""
 
@@ -87,7 +104,7 @@ class Runner:
         self._file = log.open("wb")
         self._child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self._file, stdin=subprocess.PIPE, start_new_session=True,
-            env=os.environ | ENVIRONMENT | {"TMPDIR": str(log.parent)},
+            env=without_collectors(os.environ) | ENVIRONMENT | {"TMPDIR": str(log.parent)},
         )  # fmt: skip
         self.tree = ProcessTree(self._child.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)

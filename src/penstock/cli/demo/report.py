@@ -12,7 +12,7 @@ from penstock.cli.demo.view import FATES, TITLES, last, mib, recall
 
 
 @dataclass(frozen=True)
-class Answer:
+class ExactAnswer:
     """The exact answer, and what reconciling recovered."""
 
     online: int
@@ -41,7 +41,7 @@ def intro(scenario: Scenario) -> str:
     )
 
 
-def result_table(scenario: Scenario, sides: list[Side], answer: Answer) -> Any:
+def result_table(scenario: Scenario, sides: list[Side], answer: ExactAnswer) -> Any:
     """Return the table at the end."""
     from rich import box
     from rich.table import Table
@@ -92,14 +92,14 @@ def seconds_of(side: Side, scenario: Scenario, burst: bool) -> str:
     return f"{statistics.median(found):.1f}" if found else "none finished"
 
 
-def in_the_end(side: Side, answer: Answer) -> str:
+def in_the_end(side: Side, answer: ExactAnswer) -> str:
     """Return whether a side has the exact answer after all."""
     if side.name == "penstock":
         return "[green]all results[/]" if answer.same else "[red]not the exact answer[/]"
     return f"{side.results / max(1, answer.exact):.1%} of the results"
 
 
-def conclusion(scenario: Scenario, sides: list[Side], answer: Answer) -> str:
+def conclusion(scenario: Scenario, sides: list[Side], answer: ExactAnswer) -> str:
     """Return what happened and what was not achieved, in sentences."""
     spark, penstock = sides
     lines = []
@@ -128,7 +128,7 @@ def conclusion(scenario: Scenario, sides: list[Side], answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def shortcomings(scenario: Scenario, spark: Side, penstock: Side, answer: Answer) -> list[str]:
+def shortcomings(scenario: Scenario, spark: Side, penstock: Side, answer: ExactAnswer) -> list[str]:
     """Return what the bounded join does not do as well."""
     found = []
     if answer.recovered:
@@ -153,7 +153,7 @@ def shortcomings(scenario: Scenario, spark: Side, penstock: Side, answer: Answer
     return found
 
 
-def figures_of(scenario: Scenario, sides: list[Side], answer: Answer) -> dict[str, Any]:
+def figures_of(scenario: Scenario, sides: list[Side], answer: ExactAnswer) -> dict[str, Any]:
     """Return everything that was measured as plain data."""
     return {
         "scenario": asdict(scenario),

@@ -16,7 +16,7 @@ TITLES = {"spark": "Spark's own join", "penstock": "Penstock"}
 FATES = {"done": "finished", "died": "DIED", "stopped": "stopped"}
 
 
-class View:
+class RaceView:
     """Both sides as they are now."""
 
     def __init__(self, sides: list[Side], scenario: Scenario, clock: Any) -> None:
@@ -63,10 +63,10 @@ class View:
 def memory_bar(side: Side) -> str:
     """Return the memory of a side as a bar up to its limit.
 
-    >>> from penstock.cli.demo.process_tree import Memory
+    >>> from penstock.cli.demo.process_tree import TreeMemory
     >>> from penstock.cli.demo.race import Side
     >>> from penstock.cli.demo.view import memory_bar
-    >>> memory_bar(Side("spark", limit=100 << 20, samples=[(0.0, Memory(50 << 20, 0))]))
+    >>> memory_bar(Side("spark", limit=100 << 20, samples=[(0.0, TreeMemory(50 << 20, 0))]))
     '[green]━━━━━━━━━━[/][dim]━━━━━━━━━━[/] 50 MiB'
     """
     share = min(1.0, side.memory.total / side.limit)

@@ -93,7 +93,7 @@ class LinkedConfig:
         if self.still:
             store.pool_of[caches] = len(self.limits)
         store.meta[WARMUP] = self.warmup
-        store.meta[COMPETE] = policy.selective
+        store.meta[COMPETE] = -1 if policy.selective else 0
         state = policy.build(
             Setting(
                 capacities=limits,

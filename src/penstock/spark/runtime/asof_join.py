@@ -74,6 +74,9 @@ class AsofBucket(JoinBucket):
         told = self._told([out], out.log, first, np.empty(0, self.spec.dtype), [])
         return chain(told, [pa.table({})])  # figures of a bucket without output count, too
 
+    def _progress(self) -> np.ndarray:
+        return self.state.index.progress
+
     def _wanted(self, side: int, table: pa.Table) -> pa.Table:
         return table if side == LEFT else super()._wanted(side, table)
 
@@ -90,7 +93,7 @@ class AsofBucket(JoinBucket):
         """The answers as tables, then the archive."""
         archive, self._unreported = self._unreported, []
         if len(times) == 0 and len(log):  # nobody came: it happened when the right stream got this far
-            progress = self.state.index.progress
+            progress = self._progress()
             times = np.array(
                 [progress.min() if self.state.index.meta[ENDED] else progress.max()], progress.dtype
             )

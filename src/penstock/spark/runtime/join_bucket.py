@@ -20,19 +20,9 @@ from penstock.errors import PenstockError, SnapshotError
 from penstock.joins.stream import StreamState
 from penstock.payload import row_bytes
 from penstock.snapshots.encoding import Buffer
+from penstock.spark.runtime.arrow_blobs import from_blob, write_blob
 from penstock.spark.runtime.operator import Bucket
-from penstock.spark.runtime.packer import (
-    CHECK,
-    FARTHEST,
-    KEY,
-    SIDE,
-    TIME,
-    PackedBatch,
-    from_blob,
-    is_usable,
-    with_time,
-    write_blob,
-)
+from penstock.spark.runtime.packer import CHECK, FARTHEST, KEY, SIDE, TIME, PackedBatch, is_usable, with_time
 from penstock.spark.runtime.payload_table import PayloadTable
 
 LEFT, RIGHT = 0, 1
@@ -283,8 +273,12 @@ class JoinBucket(Bucket):
 
     def _latest_time(self, count: int) -> np.ndarray:
         """The time of events in a batch without rows: how far the streams have come."""
-        progress = self.state.flow.progress.max()
+        progress = self._progress().max()
         return np.full(count, progress if progress > -FARTHEST else 0)
+
+    def _progress(self) -> np.ndarray:
+        """How far each stream has come."""
+        return self.state.flow.progress
 
     def _count(self, before: dict[str, Any], log: np.ndarray) -> None:
         figures, after = self.figures, self.state.totals()

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
+from penstock.spark.runtime.arrow_blobs import from_blob, numbers, texts, to_blob
 from penstock.spark.runtime.arrow_types import arrow_schema
 from penstock.spark.runtime.output_files import OutputPart, taken
-from penstock.spark.runtime.packer import from_blob, numbers, texts, to_blob
 from penstock.spark.runtime.worker_memory import give_back
 
 ROWS, FILE, FIGURES = "rows", "file", "figures"
@@ -42,7 +42,7 @@ def blobs_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """Tables as blobs, the large ones in pieces.
 
     >>> import pyarrow as pa
-    >>> from penstock.spark.runtime.packer import from_blob
+    >>> from penstock.spark.runtime.arrow_blobs import from_blob
     >>> from penstock.spark.runtime.output_blobs import blobs_of
     >>> [from_blob(blob)["a"].to_pylist() for blob in blobs_of([pa.table({"a": [1, 2]})])]
     [[1, 2]]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from penstock.spark.runtime.packer import to_blob
+from penstock.spark.runtime.arrow_blobs import to_blob
 
 INLINE = 1 << 16  # bytes: less output than this is passed on as it is
 PIECE = 1 << 20  # bytes per record batch, about

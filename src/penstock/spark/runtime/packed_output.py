@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.spark.runtime.arrow_blobs import numbers, to_blob
 from penstock.spark.runtime.output_blobs import ROWS, tables_of, unpacker
-from penstock.spark.runtime.packer import numbers, to_blob
 from penstock.spark.runtime.worker_memory import give_back
 
 ATTRIBUTE = "_penstock_output"  # of a DataFrame that an operator has returned

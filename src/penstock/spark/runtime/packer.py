@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SnapshotError
+from penstock.spark.runtime.arrow_blobs import from_blob, numbers, values_of, write_blob
 from penstock.spark.runtime.worker_memory import give_back
 
 LABEL, SIDE, TASK, PIECE, SKIPPED, LATEST, BLOB = (
@@ -229,52 +230,6 @@ def _packed(table: pa.Table, packing: Packing, task: int, piece: int) -> pa.Reco
     return pa.RecordBatch.from_arrays([columns[name] for name in ARROW.names], schema=ARROW)
 
 
-def numbers(values: np.ndarray) -> pa.Array:
-    """Numbers as an Arrow array, without a copy.
-
-    `pa.array` imports pandas, to find out whether it was given something of it: 21 MiB in every worker.
-
-    >>> import numpy as np
-    >>> from penstock.spark.runtime.packer import numbers
-    >>> numbers(np.array([3, 4])).to_pylist()
-    [3, 4]
-    """
-    values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(
-        pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)], null_count=0
-    )
-
-
-def texts(values: Iterable[str]) -> pa.Array:
-    """Texts as an Arrow array, without pandas.
-
-    >>> from penstock.spark.runtime.packer import texts
-    >>> texts(["a", "", "bc"]).to_pylist()
-    ['a', '', 'bc']
-    """
-    encoded = [each.encode() for each in values]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
-
-
-def values_of(column: pa.ChunkedArray) -> np.ndarray:
-    """The counterpart: numbers of which none is null, without a copy if they are in one piece.
-
-    >>> import numpy as np
-    >>> import pyarrow as pa
-    >>> from penstock.spark.runtime.packer import numbers, values_of
-    >>> values_of(pa.chunked_array([numbers(np.array([3, 4])), numbers(np.array([5]))])).tolist()
-    [3, 4, 5]
-    """
-    kind = column.type.to_pandas_dtype()
-    parts = [
-        np.frombuffer(chunk.buffers()[1], kind, len(chunk), chunk.offset * np.dtype(kind).itemsize)
-        for chunk in column.chunks
-        if len(chunk)
-    ]
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, kind), *parts])
-
-
 def renamed(
     function: Callable[[Any], Iterator[pa.RecordBatch]], names: list[str]
 ) -> Callable[[Any], Iterator[pa.RecordBatch]]:
@@ -417,21 +372,3 @@ def _within(numbers: pa.ChunkedArray, limit: int) -> pa.ChunkedArray:
     bound = float(limit) if pa.types.is_floating(numbers.type) else limit
     fine = pc.and_(pc.greater(numbers, -bound), pc.less(numbers, bound))
     return pc.if_else(fine, numbers, pa.scalar(None, numbers.type))
-
-
-def to_blob(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    write_blob(sink, table)
-    return sink.getvalue().to_pybytes()
-
-
-def write_blob(sink: pa.NativeFile, table: pa.Table) -> None:
-    """Write a table as a blob."""
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-
-
-def from_blob(blob: bytes) -> pa.Table:
-    """The counterpart."""
-    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()

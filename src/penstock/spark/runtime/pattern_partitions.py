@@ -24,8 +24,8 @@ from penstock.patterns.batch import type_numbers
 from penstock.patterns.compile.values import values_of
 from penstock.patterns.language.span import first_within
 from penstock.patterns.partitioned import PartitionedEvents, PartitionedSearch
+from penstock.spark.runtime.arrow_blobs import from_blob, to_blob
 from penstock.spark.runtime.event_store import EventStore
-from penstock.spark.runtime.packer import from_blob, to_blob
 from penstock.spark.runtime.partition_keys import number_partitions
 from penstock.spark.runtime.pattern_stream import fill
 from penstock.states.checks import sound

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from penstock.patterns import Attr, PatternState
 from penstock.patterns.language.span import first_within
-from penstock.spark.runtime.packer import from_blob, to_blob
+from penstock.spark.runtime.arrow_blobs import from_blob, to_blob
 
 if TYPE_CHECKING:
     from penstock.spark.runtime.pattern_bucket import PatternSpec

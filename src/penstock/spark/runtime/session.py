@@ -13,6 +13,13 @@ from penstock.errors import SparkSetupError, SparkSetupWarning, warn_user
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+SHARED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
+# RocksDB keeps what was written in up to two buffers of 64 MB per partition. Whatever is in them a batch has
+# replaced before: a bucket writes its log and its snapshots again and again.
+BUFFERS = {
+    "spark.sql.streaming.stateStore.rocksdb.writeBufferSizeMB": "4",
+    "spark.sql.streaming.stateStore.rocksdb.maxWriteBufferNumber": "2",
+}
 
 
 def prepare(session: Any) -> None:
@@ -29,6 +36,12 @@ def prepare(session: Any) -> None:
         _set(session, PROVIDER, ROCKSDB, "Spark keeps the state of Python operators in RocksDB only")
     if session.conf.get(CHANGELOG, "").lower() != "true":
         _set(session, CHANGELOG, "true", "without it every batch uploads the whole state")
+    own = session.conf.get(PROVIDER, "") == ROCKSDB
+    limited = session.conf.get(SHARED, "").lower() == "true"  # all partitions share their buffers
+    if own and not limited:
+        for name, value in BUFFERS.items():
+            if session.conf.get(name, "-1") == "-1":
+                _set(session, name, value, "otherwise the state store takes up to 128 MB per partition")
 
 
 def _set(session: Any, name: str, value: str, reason: str) -> None:
@@ -80,7 +93,7 @@ def worker_version(batches: Iterator[Any]) -> Iterator[Any]:
     """A function for `mapInArrow` that tells the version of Penstock in a worker."""
     import pyarrow as pa
 
-    from penstock.spark.runtime.packer import texts
+    from penstock.spark.runtime.arrow_blobs import texts
 
     for _ in batches:
         yield pa.RecordBatch.from_arrays([texts([__version__])], names=["version"])

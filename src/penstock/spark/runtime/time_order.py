@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import SnapshotError
 from penstock.patterns.snapshot import pack, unpack
+from penstock.spark.runtime.arrow_blobs import from_blob, to_blob
 from penstock.spark.runtime.operator import Bucket
-from penstock.spark.runtime.packer import from_blob, to_blob
 from penstock.spark.runtime.payload_table import appended
 
 
