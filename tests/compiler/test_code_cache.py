@@ -115,6 +115,32 @@ print(join.run(stream, stream, on="k", time="ts").stats.results)
     assert int(found) > 0
 
 
+MUCH = """
+import pickle, sys
+import penstock as ps
+import penstock.joins.many, penstock.linked.query, penstock.caching
+from penstock.engine.join_loop import drive
+
+stream = {"k": [1, 2, 1], "ts": [1, 2, 3]}
+ps.WindowJoin(within=2, budget=ps.Tuples(8), policy="lru").run(stream, stream, on="k", time="ts")
+sys.stdout.write(pickle.dumps(next(iter(drive.late.overloads))).hex())
+"""
+
+LITTLE = """
+import pickle
+from penstock.engine.join_loop import drive
+
+print(drive.late.cached(pickle.loads(bytes.fromhex("{signature}"))))
+"""
+
+
+def test_what_else_is_imported_does_not_matter(tmp_path: Path) -> None:
+    """A process that compiles for others imports what the kernel needs; those that ask have all of Penstock."""
+    signature, _ = run(MUCH, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path))
+    found, _ = run(LITTLE.format(signature=signature), tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path))
+    assert found == "True"
+
+
 def test_a_policy_of_ones_own_package(package: Path, tmp_path: Path) -> None:
     cache = {"PENSTOCK_CACHE_DIR": str(tmp_path / "kernels")}
     here = (SOURCE, package)

@@ -46,5 +46,10 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def implementations(state_class: type) -> set[Callable[..., Any]]:
-    """What the hooks do for a class: it becomes a part of the code of every kernel that is given one."""
-    return {hook.of(state_class) for hook in HOOKS}
+    """What hooks do for a class and not for others: part of the code of every kernel that is given one.
+
+    Whoever calls a hook imports its default with it. Defaults of other hooks are none of its business: which
+    of them there are depends on what a process has imported.
+    """
+    found = {hook.of(state_class): hook for hook in HOOKS}
+    return {each for each, hook in found.items() if each is not hook.default}
