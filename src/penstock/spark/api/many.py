@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 from penstock.budget import Budget, Bytes, Tuples, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.errors import PenstockError
-from penstock.joins.many import check_how, check_sampling, joined_streams
+from penstock.joins.many import joined_streams
 from penstock.joins.many_arrivals import Chain, Joins
+from penstock.joins.many_options import check_how, check_sampling
 from penstock.joins.many_stream import SAMPLE_LEAST, SAMPLE_PER_TUPLE
 from penstock.joins.many_window import many_window_of
 from penstock.policies import get

@@ -25,6 +25,7 @@ from penstock.engine.many_index import (
     Index,
     Scheme,
 )
+from penstock.engine.many_join_decided import EVENTS, Known
 from penstock.engine.many_join_late import ManyFlow
 from penstock.engine.pair_join_decided import TOGETHER, AnyPair, Decided
 from penstock.engine.pair_join_late import Expiry, Flow
@@ -83,6 +84,19 @@ def check_decided(index: Any, store: Store, fresh: Any) -> None:
     if not index.rules[TOGETHER]:
         check_flow(index.flow, store, fresh.flow)
     check_parts(index.condition, store, fresh.condition)
+
+
+@checks(Known)
+def check_known(known: Known, store: Store, fresh: Known) -> None:
+    """Whether what is known of the tuples of the first of many streams is sound."""
+    check_shapes(known, fresh, "what is known of the tuples")
+    for name in ("role", "partner", "reach", "rules"):
+        check_same(getattr(known, name), getattr(fresh, name), "the kind of join")
+    check_lost_keys(known.lost, store, fresh.lost)
+    check_within(known.meta, 0, FAR, "a counter")
+    for events in (known.born, known.stamp, known.left):
+        check_within(events, 0, known.meta[EVENTS], "an event")
+    check_numbers(known.newest, "a time")
 
 
 @checks(Sketch)
