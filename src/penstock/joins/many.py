@@ -28,7 +28,8 @@ from penstock.joins.kinds import JoinKind
 from penstock.joins.many_arrivals import Chain, Joins, ManyArrivals, joins_of, many_arrivals_of
 from penstock.joins.many_config import ManyConfig
 from penstock.joins.many_options import check_how, check_options, check_sampling, enough
-from penstock.joins.many_state import ManyOutput, ManyState, countable
+from penstock.joins.many_output import ManyOutput, countable
+from penstock.joins.many_state import ManyState
 from penstock.joins.many_stats import ManyRun, ManyStats
 from penstock.joins.many_window import ManyWindow, ManyWithin, many_window_of
 from penstock.payload import mean_row_bytes

@@ -11,7 +11,8 @@ from penstock.arrays import table_bytes
 from penstock.engine.hooks import match_key
 from penstock.engine.lost_keys import new_lost_keys
 from penstock.engine.many_index import TALLYING, Index, new_index, new_scheme
-from penstock.engine.many_join_decided import (
+from penstock.engine.many_join_late import ManyFlow, new_many_flow
+from penstock.engine.many_known import (
     DECIDING,
     FIRST,
     OWN_PART,
@@ -20,7 +21,6 @@ from penstock.engine.many_join_decided import (
     Known,
     new_known,
 )
-from penstock.engine.many_join_late import ManyFlow, new_many_flow
 from penstock.engine.many_search import ManySearch, new_search
 from penstock.engine.pair_join_late import Expiry
 from penstock.engine.result_sample import ResultSample, new_result_sample

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.arrays import table_bytes
 from penstock.engine.many_index import Index, grow_index
-from penstock.engine.many_join_decided import Known
+from penstock.engine.many_known import Known
 from penstock.engine.many_search import ManySearch
 from penstock.engine.store import (
     P_GROW,

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.many_index import HELD, Index
-from penstock.engine.many_join import ManyOut
-from penstock.engine.many_join_decided import (
+from penstock.engine.many_join import ManyBatch, ManyOut
+from penstock.engine.many_join_decided import ManyDecided, ManyDecisions
+from penstock.engine.many_join_late import ManyFlow, new_many_flow
+from penstock.engine.many_known import (
     DECIDING,
     ENDED,
     EVENTS,
@@ -23,17 +25,13 @@ from penstock.engine.many_join_decided import (
     UNLINKED,
     UNMATCHED,
     Known,
-    ManyDecided,
-    ManyDecisions,
 )
-from penstock.engine.many_join_late import ManyFlow, new_many_flow
 from penstock.engine.many_search import ManySearch
 from penstock.engine.store import ROW, STREAM, Store
 from penstock.errors import PenstockError
 from penstock.joins.fates import buffered_slots
 from penstock.joins.many_config import ManyConfig
-
-NOBODY = np.empty(0, np.int64)
+from penstock.joins.many_output import NOBODY, ManyOutput
 
 
 class DecidesFirst:
@@ -42,7 +40,24 @@ class DecidesFirst:
     config: ManyConfig
     search: ManySearch | None
     known: Known | None
+    index: Index
     _alone: np.ndarray = NOBODY  # where rows that are in no result are written
+
+    def finish(self, *, collect: bool = False, log: bool = False) -> ManyOutput:
+        """A left join decides all that is still buffered, and takes no more batches."""
+        if self.known is not None:
+            self.known.meta[ENDED] = 1
+        return self._run(self._nothing(), collect, log)
+
+    def _nothing(self) -> ManyBatch:
+        """An empty batch."""
+        return self._batch([], np.empty((0, self.index.scheme.join.shape[1])), [], [])
+
+    def _run(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
+        raise NotImplementedError
+
+    def _batch(self, stream: Any, key: Any, time: Any, row: Any, size: Any = None) -> ManyBatch:
+        raise NotImplementedError
 
     def _index(self, index: Index, flow: ManyFlow | None = None) -> ManyDecided:
         """The index of a left join."""
@@ -53,6 +68,12 @@ class DecidesFirst:
     def _target(self, out: ManyOut, index: Any) -> Any:
         """What the driver writes to."""
         return ManyDecisions(*out, self._alone, index) if isinstance(index, ManyDecided) else out
+
+    def _singles(self, alone: np.ndarray) -> np.ndarray:
+        """Return rows of the first stream that are in no result as those of join 0."""
+        single = np.full((len(alone), 1 + len(self.config.results[0])), -1, np.int64)
+        single[:, 0], single[:, 1 + self.config.results[0].index(FIRST)] = 0, alone
+        return single
 
     @property
     def unmatched(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.join_loop import LOGGED, PAIRS, drive
-from penstock.engine.many_index import COUNTING, MOST, TALLYING, Index
+from penstock.engine.many_index import COUNTING, TALLYING, Index
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion_anew
-from penstock.engine.many_join_decided import ALONE, ENDED, FIRST
+from penstock.engine.many_join_decided import ALONE
 from penstock.engine.policy_race import Choice
 from penstock.engine.store import (
     ARRIVALS,
@@ -38,7 +37,8 @@ from penstock.joins.many_config import ManyConfig
 from penstock.joins.many_follower import ManyFollower
 from penstock.joins.many_growth import GrowsTables
 from penstock.joins.many_invariants import check_many
-from penstock.joins.many_left import NOBODY, DecidesFirst
+from penstock.joins.many_left import DecidesFirst
+from penstock.joins.many_output import ManyOutput, countable
 from penstock.joins.many_switch import follow
 from penstock.joins.snapshot_checks import checked_rooms
 from penstock.states import snapshot as snapshots
@@ -57,16 +57,6 @@ CHUNK = 1 << 16  # arrivals per call of the driver, so that growing tables do no
 FIRST_ROOM = 1 << 16  # results
 CODES = "Code other keys first, for example with pandas.factorize over all streams, or use join_many()."
 FLOATS = "For times that are fractions, give the state a dtype of floats."
-
-
-@dataclass(frozen=True)
-class ManyOutput:
-    """The output of a batch: results per arrival and, if requested, the results and the log of tuples."""
-
-    counts: np.ndarray
-    rows: tuple[np.ndarray, ...]  # per join: a row number per participant; -1: none
-    log: np.ndarray  # kind, stream, row, step
-    unmatched: np.ndarray = field(default_factory=lambda: NOBODY)  # rows of the first stream that came alone
 
 
 class ManyState(DecidesFirst, GrowsTables):
@@ -149,16 +139,6 @@ class ManyState(DecidesFirst, GrowsTables):
         if self.late_watch is not None:
             self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late, **self.doubts())
         return out
-
-    def finish(self, *, collect: bool = False, log: bool = False) -> ManyOutput:
-        """A left join decides all that is still buffered, and takes no more batches."""
-        if self.known is not None:
-            self.known.meta[ENDED] = 1
-        return self._run(self._nothing(), collect, log)
-
-    def _nothing(self) -> ManyBatch:
-        """An empty batch."""
-        return self._batch([], np.empty((0, self.index.scheme.join.shape[1])), [], [])
 
     def doubts(self) -> dict[str, Any]:
         """What is unknown of the recall because rows came too late; nothing where they must come in order."""
@@ -289,11 +269,7 @@ class ManyState(DecidesFirst, GrowsTables):
                 out = out._replace(rows=np.empty((2 * len(out.rows), 1 + widest), np.int64))
         rows.append(out.rows[: out.ends[PAIRS]])
         alone = self._alone[: out.ends[ALONE]]
-        if len(alone):  # the results are those of join 0
-            single = np.full((len(alone), 1 + widest), -1, np.int64)
-            single[:, 0], single[:, 1 + self.config.results[0].index(FIRST)] = 0, alone
-            rows.append(single)
-        every = np.concatenate(rows)
+        every = np.concatenate([*rows, self._singles(alone)] if len(alone) else rows)
         split = tuple(every[every[:, 0] == j, 1 : 1 + size] for j, size in enumerate(sizes))
         if self._estimates:
             self._observe(batch, out.each)
@@ -419,12 +395,3 @@ class ManyState(DecidesFirst, GrowsTables):
         self.running.check(self.policy, self.store)
         for small in self.follower.small if self.follower is not None else ():
             small.check()
-
-
-def countable(found: np.ndarray) -> list[int]:
-    """Return the result counts, or raise an error if they are too large to count."""
-    if (found >= MOST).any():
-        raise PenstockError(
-            f"A join has {MOST:,} results or more, too many to count; narrow the window or the join."
-        )
-    return [int(count) for count in found]

@@ -25,8 +25,8 @@ from penstock.engine.many_index import (
     Index,
     Scheme,
 )
-from penstock.engine.many_join_decided import EVENTS, Known
 from penstock.engine.many_join_late import ManyFlow
+from penstock.engine.many_known import EVENTS, Known
 from penstock.engine.pair_join_decided import TOGETHER, AnyPair, Decided
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
