@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.compiler.interpreter import interpreted
+from penstock.compiler.tiers import only
+from penstock.engine.join_loop import drive
 from penstock.errors import PenstockError, SnapshotError
 from penstock.joins import ManyState, ManyStreamState, many_state, start_many
 from penstock.joins.many_left import fates_of_first
@@ -278,6 +281,21 @@ def test_every_policy_and_bytes_tell_no_wrong_row() -> None:
                 assert run.stats.peak_bytes <= budget.n
 
 
+@pytest.mark.interpreted
+def test_pools_that_follow_their_credits() -> None:
+    """Tuples that leave because their pool shrinks have left early, too."""
+    rng = np.random.default_rng(8)
+    data = {n: {"k": rng.zipf(1.4, 200) % 12, "ts": np.sort(rng.integers(0, 400, 200))} for n in "abc"}
+    given = {"on": "k", "time": "ts", "within": 40, "how": "left", "collect": True, "policy": "gdj"}
+    runs = [
+        ps.join_many(data, budget=ps.Tuples(n), allocation=allocation, **given)
+        for n, allocation in ((900, "unified"), (15, "credit"))
+    ]
+    exact, few = (Counter(map(str, run.results[0].to_pylist())) for run in runs if run.results is not None)
+    assert few <= exact
+    assert runs[1].stats.unmatched > 0 < runs[1].stats.undecided
+
+
 def test_landmarks() -> None:
     rng = np.random.default_rng(4)
     data = {n: {"k": rng.integers(0, 8, 120), "ts": np.sort(rng.integers(0, 300, 120))} for n in "abc"}
@@ -348,6 +366,37 @@ def test_what_is_refused(change: dict[str, Any], message: str) -> None:
     given = windows.GOOD | change
     with pytest.raises(PenstockError, match=message):
         ps.join_many(given.pop("streams"), **given)
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("kind", ["star", "chain"])
+def test_compiling_changes_nothing(kind: str, together: bool) -> None:
+    rng = np.random.default_rng(7)
+    n = 1_500
+    stream, time = rng.integers(0, 3, n), np.arange(n) - (0 if together else rng.integers(0, 9, n))
+    given: dict[str, Any] = {"joins": [(0, 1, 2)], "within": 100}
+    key = rng.integers(0, 40, (n, 1))
+    if kind == "chain":
+        given = {"joins": [(0, 1), (1, 2)], "chain": True, "within": {(0, 1): 100, (1, 2): (100, 60)}}
+        key = np.where((stream != 1)[:, None] & [[False, True]], -1, rng.integers(0, 40, (n, 2)))
+    found = []
+    for tier in ("interpreted", "compiled"):
+        with only("compiled"):
+            state: Any = start_many(3, budget="60 tuples", policy="gdj", how="left", lateness=5, **given)
+            if together:
+                state = ManyState(replace(state.config, lateness=None))
+            state.late_watch = None
+            if tier == "interpreted":
+                state._kernel = interpreted(drive)
+            outs = [state.process(stream, key, time, np.arange(n), collect=True, log=True)]
+            outs.append(state.finish(collect=True, log=True))
+            state.check()
+        rows, log = (
+            np.concatenate(parts).tolist() for parts in zip(*((o.rows[0], o.log) for o in outs), strict=True)
+        )
+        found.append((rows, log, state.totals()))
+    assert found[0] == found[1]
+    assert found[0][2]["unmatched"] > 0 < found[0][2]["undecided"]
 
 
 def test_in_step_snapshots_change_nothing() -> None:

@@ -172,6 +172,39 @@ def test_online_and_reconciled_are_the_exact_join(
         assert {row[0] for row in lost.select("_event").distinct().collect()} >= {"evicted"}
 
 
+def test_a_restart_with_another_budget(spark: Any, stream_of: Any, tmp_path: Path) -> None:
+    """What is known of the rows goes along; those that do not fit in any more are archived."""
+    rng = np.random.default_rng(9)
+    files: dict[str, list[pd.DataFrame]] = {name: [] for name in NAMES}
+    for number, budget in enumerate((200, 24, 60)):
+        for name in NAMES:
+            files[name].append(part(rng, 90, 60 * number, 60 * number + 60, name[0]))
+            if number == 2:
+                files[name] += [flush(name[0], 1), flush(name[0], 2)]
+            write_files(tmp_path / name, files[name])
+        joined = bounded_join_many(
+            {name: stream_of(tmp_path / name) for name in NAMES},
+            **STAR, budget=ps.Tuples(budget), policy="lru", buckets=2, emit="all", how="left",
+        )  # fmt: skip
+        write_split(
+            joined,
+            results=tmp_path / "hits",
+            archive=tmp_path / "lost",
+            checkpoint=tmp_path / "checkpoint",
+            trigger={"availableNow": True},
+        ).awaitTermination()
+    frames = {name: spark.read.parquet(str(tmp_path / name)) for name in NAMES}
+    hits = spark.read.parquet(str(tmp_path / "hits")).drop("batch")
+    missed = reconcile_many(tmp_path / "lost", frames, **STAR, how="left", results=tmp_path / "hits")
+    online, later = (rows_of(each.toPandas()) for each in (hits, missed))
+    wanted = rows_of(native(frames, True).toPandas())
+    still = Counter({row: n for row, n in wanted.items() if "-1" in row})  # not passed by time yet
+    assert online <= wanted
+    assert wanted - (online + later) <= still
+    assert online + later <= wanted + still
+    assert any("null" in row[-1] for row in online)
+
+
 def test_what_is_refused(spark: Any) -> None:
     frames = dict.fromkeys(NAMES, spark.createDataFrame([(1, 2, 3)], "k int, l int, ts long"))
     join: dict[str, Any] = {"time": "ts", "within": 5}
