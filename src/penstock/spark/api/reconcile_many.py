@@ -87,7 +87,7 @@ def reconcile_many(
     >>> bought = spark.createDataFrame([("a", 5)], "ad string, ts long")
     >>> streams = {"seen": seen, "clicked": clicked, "bought": bought}
     >>> join = {"on": "ad", "time": "ts", "within": 10, "how": "left"}
-    >>> rows = bounded_join_many(streams, **join, budget="3 tuples", policy="fifo", emit="all", buckets=1)
+    >>> rows = bounded_join_many(streams, **join, budget="4 tuples", policy="fifo", emit="all", buckets=1)
     >>> hits, lost = rows.filter("_event = 'result'"), rows.filter("_event != 'result'")
     >>> hits.count()
     1
