@@ -1,7 +1,7 @@
 """Left joins of many streams: which tuples of the first stream are certainly in no result.
 
 Results are searched as in `many_search`. Beside that it is known of each buffered tuple of the first stream
-(see `many_known`):
+(see `many_fates`):
 
 - whether it has been in a result;
 - of each participant that must have its key (all others of a join on one key, the neighbours in a chain):
@@ -37,18 +37,7 @@ from penstock.engine.join_loop import (
     room_for_results,
     settled,
 )
-from penstock.engine.many_index import HELD
-from penstock.engine.many_join import (
-    count_or_tell,
-    fetch_next,
-    let_in,
-    note_evicted,
-    remove,
-    set_clocks,
-    turn_back,
-)
-from penstock.engine.many_join_late import ManyFlow, move_on
-from penstock.engine.many_known import (
+from penstock.engine.many_fates import (
     DECIDING,
     ENDED,
     EVENTS,
@@ -61,7 +50,7 @@ from penstock.engine.many_known import (
     TOGETHER,
     UNDECIDED,
     UNMATCHED,
-    Known,
+    ManyFates,
     doubt_by_events,
     lacks_now,
     lacks_partner,
@@ -69,6 +58,17 @@ from penstock.engine.many_known import (
     note_event,
     note_key,
 )
+from penstock.engine.many_index import HELD
+from penstock.engine.many_join import (
+    count_or_tell,
+    fetch_next,
+    let_in,
+    note_evicted,
+    remove,
+    set_clocks,
+    turn_back,
+)
+from penstock.engine.many_join_late import ManyFlow, move_on
 from penstock.engine.many_search import ManySearch, find_entries, find_next, start, tell_all
 from penstock.engine.pair_join_late import BORN_OLD, LATE
 from penstock.engine.score_queue import file_newcomer, front
@@ -92,7 +92,7 @@ class ManyDecided(NamedTuple):
 
     search: ManySearch
     flow: ManyFlow  # used by streams out of step only
-    known: Known
+    known: ManyFates
 
 
 class ManyDecisions(NamedTuple):

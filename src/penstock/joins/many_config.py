@@ -10,17 +10,17 @@ import numpy as np
 from penstock.arrays import table_bytes
 from penstock.engine.hooks import match_key
 from penstock.engine.lost_keys import new_lost_keys
-from penstock.engine.many_index import TALLYING, Index, new_index, new_scheme
-from penstock.engine.many_join_late import ManyFlow, new_many_flow
-from penstock.engine.many_known import (
+from penstock.engine.many_fates import (
     DECIDING,
     FIRST,
     OWN_PART,
     RULES,
     TOGETHER,
-    Known,
-    new_known,
+    ManyFates,
+    new_many_fates,
 )
+from penstock.engine.many_index import TALLYING, Index, new_index, new_scheme
+from penstock.engine.many_join_late import ManyFlow, new_many_flow
 from penstock.engine.many_search import ManySearch, new_search
 from penstock.engine.pair_join_late import Expiry
 from penstock.engine.result_sample import ResultSample, new_result_sample
@@ -157,7 +157,7 @@ class ManyConfig:
         plan = new_search_plan(index.scheme, self.streams, self.chain, bounds, self.time_dtype)
         return new_search(index, plan, sum(rooms), timed, self.time_dtype)
 
-    def build_known(self, index: Index, rooms: tuple[int, ...]) -> Known | None:
+    def build_fates(self, index: Index, rooms: tuple[int, ...]) -> ManyFates | None:
         """Build what is known of the tuples of the first stream; None if nobody asks."""
         if not self.left:
             return None
@@ -170,7 +170,7 @@ class ManyConfig:
         rules = np.zeros(RULES, np.int64)
         rules[TOGETHER], rules[DECIDING] = together, 1
         rules[OWN_PART] = self.results[0].index(FIRST)
-        return new_known(index, sum(rooms), lost, reach, self.time_dtype, rules)
+        return new_many_fates(index, sum(rooms), lost, reach, self.time_dtype, rules)
 
     def build_flow(self, rooms: tuple[int, ...] | None = None) -> ManyFlow:
         """Build the progress of streams that advance independently."""
@@ -203,7 +203,7 @@ class ManyConfig:
         beside = () if self.lateness is None else (self.build_flow(rooms), self.build_sample())
         for policy in policies[:1] if self.choosing_bytes == 0 else policies:
             parts = self.build(rooms, policy)
-            more = self.build_search(parts[1], rooms), self.build_known(parts[1], rooms)
+            more = self.build_search(parts[1], rooms), self.build_fates(parts[1], rooms)
             found.append(table_bytes(parts, more, beside) + (self.choosing_bytes or 0))
         return found
 

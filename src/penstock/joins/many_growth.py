@@ -6,8 +6,8 @@ import time as clock
 from typing import Any
 
 from penstock.arrays import table_bytes
+from penstock.engine.many_fates import ManyFates
 from penstock.engine.many_index import Index, grow_index
-from penstock.engine.many_known import Known
 from penstock.engine.many_search import ManySearch
 from penstock.engine.store import (
     P_GROW,
@@ -32,7 +32,7 @@ class GrowsTables:
     store: Store
     index: Index
     search: ManySearch | None
-    known: Known | None
+    known: ManyFates | None
     policy: Any
     follower: ManyFollower | None
     seconds: float

@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.engine.many_index import HELD, Index
-from penstock.engine.many_join import ManyBatch, ManyOut
-from penstock.engine.many_join_decided import ManyDecided, ManyDecisions
-from penstock.engine.many_join_late import ManyFlow, new_many_flow
-from penstock.engine.many_known import (
+from penstock.engine.many_fates import (
     DECIDING,
     ENDED,
     EVENTS,
@@ -24,8 +20,12 @@ from penstock.engine.many_known import (
     UNDECIDED,
     UNLINKED,
     UNMATCHED,
-    Known,
+    ManyFates,
 )
+from penstock.engine.many_index import HELD, Index
+from penstock.engine.many_join import ManyBatch, ManyOut
+from penstock.engine.many_join_decided import ManyDecided, ManyDecisions
+from penstock.engine.many_join_late import ManyFlow, new_many_flow
 from penstock.engine.many_search import ManySearch
 from penstock.engine.store import ROW, STREAM, Store
 from penstock.errors import PenstockError
@@ -39,7 +39,7 @@ class DecidesFirst:
 
     config: ManyConfig
     search: ManySearch | None
-    known: Known | None
+    known: ManyFates | None
     index: Index
     _alone: np.ndarray = NOBODY  # where rows that are in no result are written
 
@@ -105,7 +105,7 @@ def idle_flow(config: ManyConfig) -> ManyFlow:
 
 
 @contextmanager
-def undecided_meanwhile(known: Known | None) -> Iterator[None]:
+def undecided_meanwhile(known: ManyFates | None) -> Iterator[None]:
     """Let tuples enter meanwhile of which all that is known is known already."""
     if known is None:
         yield
@@ -117,7 +117,7 @@ def undecided_meanwhile(known: Known | None) -> Iterator[None]:
         known.rules[DECIDING] = 1
 
 
-def fates_of_first(known: Known, store: Store, index: Index) -> tuple[np.ndarray, np.ndarray]:
+def fates_of_first(known: ManyFates, store: Store, index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return what is known of the buffered tuples of the first stream, in order of arrival."""
     slots = first_slots(store)
     fate, met, born = known.fate[slots], known.met[slots].copy(), known.born[slots]
@@ -131,7 +131,7 @@ def fates_of_first(known: Known, store: Store, index: Index) -> tuple[np.ndarray
     return fate, met
 
 
-def set_fates_of_first(known: Known, store: Store, fate: np.ndarray, met: np.ndarray) -> None:
+def set_fates_of_first(known: ManyFates, store: Store, fate: np.ndarray, met: np.ndarray) -> None:
     """Give the buffered tuples of another store, in order of arrival, what is known of them."""
     slots = first_slots(store)
     known.stamp[:] = 0
@@ -156,10 +156,10 @@ def carry_first(fresh: Any, old: Any, evicted: np.ndarray) -> None:
     set_fates_of_first(known, fresh.store, fate[~gone], met[~gone])
 
 
-def switch_first(fresh: Any, old: Any) -> Known:
+def switch_first(fresh: Any, old: Any) -> ManyFates:
     """Return what is known when all tuples have got other slots, under another policy."""
     fate, met = fates_of_first(old.known, old.store, old.index)
-    known: Known = fresh.known._replace(
+    known: ManyFates = fresh.known._replace(
         lost=old.known.lost, newest=old.known.newest, left=old.known.left, meta=old.known.meta
     )
     set_fates_of_first(known, fresh.store, fate, met)

@@ -45,7 +45,7 @@ from penstock.states import snapshot as snapshots
 from penstock.states.checks import (
     check_apart,
     check_index,
-    check_known,
+    check_many_fates,
     check_parts,
     check_shapes,
     looked_over,
@@ -94,7 +94,7 @@ class ManyState(DecidesFirst, GrowsTables):
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
         self.config, self.store, self.index, self.policy = config, store, index, policy
         self.search = config.build_search(index, rooms_of(store))
-        self.known = config.build_known(index, rooms_of(store))
+        self.known = config.build_fates(index, rooms_of(store))
         self._pace = Pace()
         self.peak = 0
         self._kernel: Callable[..., int] = drive if config.policy.compiled else interpreted(drive)
@@ -380,7 +380,7 @@ class ManyState(DecidesFirst, GrowsTables):
         """Reject arrays that would crash the kernels, and take what is known of the tuples."""
         if self.known is not None:
             fresh, self.known = self.known, extra["known"]
-            check_known(self.known, self.store, fresh)
+            check_many_fates(self.known, self.store, fresh)
         rooms = checked_rooms(self.config, self.store) if self.config.grows else None
         store, index, policy = self.config.build(rooms, self.running)
         check_apart(self.store, store)

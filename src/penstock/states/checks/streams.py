@@ -11,6 +11,7 @@ from penstock.engine import window_counts as counting
 from penstock.engine.join_loop import Batch
 from penstock.engine.loss_sketch import Sketch
 from penstock.engine.lost_keys import LostKeys
+from penstock.engine.many_fates import EVENTS, ManyFates
 from penstock.engine.many_index import (
     CHAIN,
     COUNTING,
@@ -26,7 +27,6 @@ from penstock.engine.many_index import (
     Scheme,
 )
 from penstock.engine.many_join_late import ManyFlow
-from penstock.engine.many_known import EVENTS, Known
 from penstock.engine.pair_join_decided import TOGETHER, AnyPair, Decided
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
@@ -86,8 +86,8 @@ def check_decided(index: Any, store: Store, fresh: Any) -> None:
     check_parts(index.condition, store, fresh.condition)
 
 
-@checks(Known)
-def check_known(known: Known, store: Store, fresh: Known) -> None:
+@checks(ManyFates)
+def check_many_fates(known: ManyFates, store: Store, fresh: ManyFates) -> None:
     """Whether what is known of the tuples of the first of many streams is sound."""
     check_shapes(known, fresh, "what is known of the tuples")
     for name in ("role", "partner", "reach", "rules"):

@@ -21,13 +21,13 @@ from penstock.structures.tables import enlarged, new_table
 
 FIRST = 0  # the stream whose tuples come out alone
 
-# In `Known.rules`.
+# In `ManyFates.rules`.
 TOGETHER = 0  # the streams advance in step
 DECIDING = 1  # 0 while tuples enter that another state has kept: nothing is decided by that
 OWN_PART = 2  # which participant of the results the first stream is
 RULES = 3
 
-# In `Known.meta`.
+# In `ManyFates.meta`.
 UNMATCHED = 0
 UNDECIDED = 1
 ENDED = 2  # the streams have ended: all that is buffered is decided
@@ -36,7 +36,7 @@ FOUND_NOW = 4  # it is in a result
 EVENTS = 5  # arrivals, and tuples that left early
 META = 6
 
-# What is known of the tuples of a stream that left early, in `Known.role`.
+# What is known of the tuples of a stream that left early, in `ManyFates.role`.
 BY_KEY = 0  # their keys and times
 LATEST = 1  # the latest one, as the window counts rows
 UNLINKED = 2  # the same, as they need not have the key of the first stream
@@ -44,12 +44,12 @@ UNLINKED = 2  # the same, as they need not have the key of the first stream
 # Columns of a partner: a participant that must have a key of the first stream.
 PLACE, PART, ITS_STREAM, PARTNER_WIDTH = 0, 1, 2, 3
 
-# Bits of `Known.fate`.
+# Bits of `ManyFates.fate`.
 HAS_MATCHED = 1
 MAYBE = 2  # a member of a result may have left early
 
 
-class Known(NamedTuple):
+class ManyFates(NamedTuple):
     """What is known of the tuples of the first stream, and of the others that left early."""
 
     fate: np.ndarray  # per tuple
@@ -66,7 +66,7 @@ class Known(NamedTuple):
     rules: np.ndarray
     meta: np.ndarray
 
-    def grown(self, tuples: int, rows: int) -> Known:
+    def grown(self, tuples: int, rows: int) -> ManyFates:
         """Return the same with room for more tuples, and so many rows of the index."""
         return self._replace(
             fate=enlarged(self.fate, tuples + 2),
@@ -76,9 +76,9 @@ class Known(NamedTuple):
         )
 
 
-def new_known(
+def new_many_fates(
     index: Index, tuples: int, lost: LostKeys, reach: float, time_dtype: np.dtype, rules: np.ndarray
-) -> Known:
+) -> ManyFates:
     """What is known before anything has come; the join is one over all streams, or a chain of links."""
     scheme = index.scheme
     streams, widest = len(scheme.degree), scheme.stream.shape[1]
@@ -92,7 +92,7 @@ def new_known(
     for _, _, stream in partners:
         role[stream] = LATEST if index.by_rows[stream] else BY_KEY
     earliest = np.iinfo(np.int64).min if time_dtype == np.int64 else -np.inf
-    return Known(
+    return ManyFates(
         fate=new_table(tuples + 2, np.uint8),
         met=new_table((tuples + 2, len(partners)), np.uint8),
         born=new_table(tuples + 2, np.int64),
