@@ -338,7 +338,7 @@ GOOD: dict[str, Any] = {
         ),
         ({"drop_rate": 1.5}, "probability from 0 to 1"),
         ({"drop_rate": "unbiased"}, "two streams"),
-        ({"how": "left"}, "only 'inner'"),
+        ({"how": "full"}, "only 'inner' and 'left'"),
         ({"warmup": -1}, "whole number from 0 up"),
     ],
 )

@@ -79,6 +79,20 @@ def together(found: dict[int, Arrival], windows: Windows) -> bool:
     return True
 
 
+def combinations(
+    x: Arrival, pool_of: list[Pool], joins: list[Join], windows: Windows, members: list[int]
+) -> list[tuple[Arrival, ...]]:
+    """The results of an arrival with what is buffered of the other members; each join says what is equal."""
+    choices = [[x] if s == x.stream else [y for y in pool_of[s].members if y.stream == s] for s in members]
+    results = []
+    for each in product(*choices):
+        found = dict(zip(members, each, strict=True))
+        keys = [{found[s].key[column] for s, column in join} for join in joins]
+        if all(len(key) == 1 and None not in key for key in keys) and together(found, windows):
+            results.append(each)
+    return results
+
+
 def simulate_windows(
     rows: list[tuple[int, float, dict[str, Any]]],
     joins: list[Join],
@@ -133,18 +147,12 @@ def simulate_windows(
         for j, members in enumerate(results):
             if x.stream not in members:
                 continue
-            choices = [
-                [x] if s == x.stream else [y for y in pool_of[s].members if y.stream == s] for s in members
-            ]
             matched: dict[Arrival, None] = {}
-            for each in product(*choices):
-                found = dict(zip(members, each, strict=True))
-                equal = joins if chain else [joins[j]]
-                keys = [{found[s].key[column] for s, column in join} for join in equal]
-                if all(len(key) == 1 and None not in key for key in keys) and together(found, windows):
-                    if x.number >= warmup:
-                        out.results.append((j, tuple(y.row for y in each)))
-                    matched |= dict.fromkeys(y for y in each if y is not x)
+            equal = joins if chain else [joins[j]]
+            for each in combinations(x, pool_of, equal, windows, members):
+                if x.number >= warmup:
+                    out.results.append((j, tuple(y.row for y in each)))
+                matched |= dict.fromkeys(y for y in each if y is not x)
             for y in matched:
                 rules.matched(x, [y], pool_of[y.stream])
         if dropped is not None and x.row in dropped:

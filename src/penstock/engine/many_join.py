@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.driver import driver
+from penstock.compiler.hook_calls import hook
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow, prefetch
 from penstock.engine import arrival_ring
 from penstock.engine.apportion import added_up, apportion
-from penstock.engine.hooks import arrive, enter, leave, lowest, make_room, match_key, score
+from penstock.engine.hooks import arrive, enter, leave, left_early, lowest, make_room, match_key, score
 from penstock.engine.join_loop import (
     LOG_EVICTED,
     LOG_EXPIRED,
@@ -100,6 +101,11 @@ class ManyOut(NamedTuple):
     each: np.ndarray  # results per arrival and place: in each of the joins of its stream
     log: np.ndarray
     ends: np.ndarray  # how much of rows and log is filled
+
+
+@hook
+def note_evicted(out, store, slot):
+    """A tuple is about to be evicted. What a driver writes to selects the implementation."""
 
 
 @room_for_results.on(Index)
@@ -322,13 +328,13 @@ def let_in(policy, store, index, batch, out, i, time, count, arrival):
     pool = store.pool_of[stream]
     if store.pools[pool, P_BYTES] >= 0 and size > store.pools[pool, P_BYTES]:
         store.meta[OVERSIZE] += 1
-        refuse(store, out, stream, batch.row[i])
+        refuse(store, out, batch, i)
         return np.int64(0)
     store.entering[0] = time
     while not fits(store, pool, size):
         slot = victim(policy, store, index, pool, stream, first_key(keys), count)
         if slot == 0:
-            refuse(store, out, stream, batch.row[i])
+            refuse(store, out, batch, i)
             return np.int64(0)
         evict(policy, store, index, out, slot)
     slot = take_tuple(store, stream, 0, batch.row[i], time, size, arrival)
@@ -388,15 +394,18 @@ def evict(policy, store, index, out, slot):
     """Take a tuple out before its time."""
     store.meta[EVICTED] += 1
     log(store, out, LOG_EVICTED, store.t32[slot, STREAM], store.t64[slot, ROW])
+    note_evicted(out, store, slot)
     remove(policy, store, index, slot)
 
 
 @jit
-def refuse(store, out, stream, row):
+def refuse(store, out, batch, i):
     """Count an arrival that does not enter as evicted."""
+    stream = np.int64(batch.stream[i])
     store.meta[EVICTED] += 1
     store.meta[REFUSED] += 1
-    log(store, out, LOG_EVICTED, stream, row)
+    log(store, out, LOG_EVICTED, stream, batch.row[i])
+    left_early(out, store, stream, np.int64(0), batch.row[i], batch.key[i], batch.time[i])
 
 
 @driver

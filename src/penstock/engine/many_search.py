@@ -191,10 +191,7 @@ def _stream_admit(many, policy, store, batch, out, i, entry, arrival):
 def count_all(search, store, batch, i):
     """Find the rows of an arrival's keys, and count the results it completes in each of its joins."""
     index, plan, stream = search.chains, search.plan, np.int64(batch.stream[i])
-    for place in range(index.scheme.degree[stream]):
-        index.entry[place] = 0
-        if batch.key[i, place] >= 0:
-            index.entry[place] = np.int64(find_key(index, batch.key[i, place]))
+    find_entries(index, batch, i)
     total = np.int64(0)
     for place in range(plan.degree[stream]):
         found = np.int64(0)
@@ -204,6 +201,15 @@ def count_all(search, store, batch, i):
         index.product[place] = found
         total = capped(total, found)
     return total
+
+
+@jit
+def find_entries(index, batch, i):
+    """Find the rows of an arrival's keys."""
+    for place in range(index.scheme.degree[np.int64(batch.stream[i])]):
+        index.entry[place] = 0
+        if batch.key[i, place] >= 0:
+            index.entry[place] = np.int64(find_key(index, batch.key[i, place]))
 
 
 @jit

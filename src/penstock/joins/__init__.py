@@ -7,7 +7,8 @@ from penstock.joins.asof_stats import AsofRun, AsofStats
 from penstock.joins.many import join_many
 from penstock.joins.many_arrivals import Chain
 from penstock.joins.many_config import ManyConfig
-from penstock.joins.many_state import ManyOutput, ManyState
+from penstock.joins.many_output import ManyOutput
+from penstock.joins.many_state import ManyState
 from penstock.joins.many_stats import ManyRun, ManyStats
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.joins.optimal import Optimum, follow_decisions, optimal_join

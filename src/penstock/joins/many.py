@@ -19,24 +19,23 @@ from penstock.engine.many_index import exact_many, new_scheme
 from penstock.engine.store import LANDMARK
 from penstock.errors import (
     BudgetError,
-    PenstockError,
     UnitWarning,
-    UnknownPolicyError,
-    hint,
     warn_user,
 )
-from penstock.joins.config import with_byte_budget
+from penstock.joins.config import lost_bytes_of, lost_share_of, with_byte_budget
 from penstock.joins.growth import MOST_TUPLES
+from penstock.joins.kinds import JoinKind
 from penstock.joins.many_arrivals import Chain, Joins, ManyArrivals, joins_of, many_arrivals_of
 from penstock.joins.many_config import ManyConfig
-from penstock.joins.many_state import ManyOutput, ManyState, countable
+from penstock.joins.many_options import check_how, check_options, check_sampling, enough
+from penstock.joins.many_output import ManyOutput, countable
+from penstock.joins.many_state import ManyState
 from penstock.joins.many_stats import ManyRun, ManyStats
 from penstock.joins.many_window import ManyWindow, ManyWithin, many_window_of
 from penstock.payload import mean_row_bytes
-from penstock.policies import Policy, get, registered
+from penstock.policies import Policy, get
 
-ALLOCATIONS = ("unified", "equal", "proportional", "credit")
-EVENTS = ("evicted", "expired", "dropped")
+EVENTS = ("evicted", "expired", "dropped", "late", "released", "undecided")
 
 
 def join_many(
@@ -87,7 +86,9 @@ def join_many(
         best on a sample. `life`, `age` and `learned` are not defined for many streams. A policy in plain
         Python sees the key of the first join in which the tuple has one.
     how
-        `"inner"`; left joins of many streams are not supported yet.
+        `"inner"`, or `"left"`: rows of the first stream that are in no result come out too, with nulls for
+        all others. Only one join or a chain can be a left join. Precision stays 1: a row of which it is not
+        known whether it is in a result of the exact join does not come out (`stats.undecided`).
     allocation
         `"unified"` (the default): one pool, in which any tuple may displace any other. `"equal"` and
         `"proportional"` (to the arrivals): a pool per stream. `"credit"` (with `gdj`): a pool per stream,
@@ -164,30 +165,26 @@ def join_many(
     window = many_window_of(within, list(streams), joined_streams(joins, list(streams), chain))
     allocation = check_options(budget, policy, allocation, seed, rates_known=True)
     check_sampling(drop_rate, warmup)
-    check_how(how)
+    how = check_how(how, len(joins), chain)
     if isinstance(budget, Tuples):
         enough(budget.n, len(streams), f"{budget!r} was given")
     arrivals = many_arrivals_of(streams, joins, time, unit, linked=chain, sized=isinstance(budget, Bytes))
     for doubt in window.doubts(arrivals.unit, arrivals.numbers, arrivals.stamped):
         warn_user(doubt, UnitWarning)
     mean_row = float(np.mean([mean_row_bytes(table) for table in streams.values()]))
-    config = _configure(arrivals, window, budget, policy, allocation, seed, mean_row, chain)
+    config = _configure(arrivals, window, budget, policy, allocation, seed, mean_row, chain, how)
     config = replace(config, warmup=int(warmup), chance=float(drop_rate))
     state = ManyState(config)
     with expecting(len(arrivals.stream)):
         state.warm()
-        out = state.process(
-            arrivals.stream,
-            arrivals.key,
-            arrivals.time,
-            arrivals.row,
-            arrivals.size,
-            collect=collect,
-            log=log,
-        )
-    exact = exact_results(arrivals, config)
+        columns = arrivals.stream, arrivals.key, arrivals.time, arrivals.row, arrivals.size
+        outs = [state.process(*columns, collect=collect, log=log), state.finish(collect=collect, log=log)]
+    exact, alone = exact_results(arrivals, config), np.empty(0, np.int64)
+    if config.left and arrivals.null_rows is not None:
+        alone = arrivals.null_rows
+        exact = (exact[0] + len(alone),)
     stats = ManyStats(
-        **state.totals(),
+        **state.totals() | {"unmatched": state.unmatched + len(alone)},
         exact=sum(exact),
         per_join=state.per_join,
         exact_per_join=exact,
@@ -199,7 +196,11 @@ def join_many(
     )
     names = list(streams)
     members = [[names[s] for s in join] for join in config.results]
-    return ManyRun(stats, _tables(members, out) if collect else None, _events(names, out) if log else None)
+    return ManyRun(
+        stats,
+        _tables(members, outs, names[0], alone) if collect else None,
+        _events(names, outs) if log else None,
+    )
 
 
 def joined_streams(joins: Joins, names: list[str], chain: bool) -> list[tuple[int, ...]]:
@@ -210,15 +211,23 @@ def joined_streams(joins: Joins, names: list[str], chain: bool) -> list[tuple[in
 
 
 def exact_results(arrivals: ManyArrivals, config: ManyConfig) -> tuple[int, ...]:
-    """Return the results of each join with unlimited memory."""
+    """Return the rows of each join with unlimited memory, but for rows without a key."""
     if config.searches:  # they are no products of counts, so the join runs with room for everything
         everything = (max(1, len(arrivals)),)
         whole = replace(
-            config, policy=get("fifo"), capacities=everything, every=0, chance=0.0, payload=None, costs=()
+            config,
+            policy=get("fifo"),
+            capacities=everything,
+            every=0,
+            chance=0.0,
+            payload=None,
+            costs=(),
+            lost_bytes=0,
         )
         state = ManyState(whole)
         state.process(arrivals.stream, arrivals.key, arrivals.time, arrivals.row)
-        return state.per_join
+        state.finish()
+        return (state.per_join[0] + state.unmatched, *state.per_join[1:])
     windows = config.windows
     sizes = [keys * len(join) for keys, join in zip(arrivals.keys, arrivals.joins, strict=True)]
     found = exact_many(
@@ -236,83 +245,6 @@ def exact_results(arrivals: ManyArrivals, config: ManyConfig) -> tuple[int, ...]
     return tuple(countable(found))
 
 
-def check_how(how: Any) -> None:
-    """Reject joins that are not inner joins.
-
-    >>> from penstock.joins.many import check_how
-    >>> check_how("inner")
-    """
-    if how != "inner":
-        raise PenstockError(
-            f"how={how!r} is not supported for joins of many streams, only 'inner'. Whether a row of the "
-            "first stream has no complete result takes more than its own key to know. Join two streams with "
-            "WindowJoin, or find such rows with a batch join."
-        )
-
-
-def check_sampling(drop_rate: Any, warmup: Any) -> None:
-    """Reject a drop rate or a warm-up that cannot be.
-
-    >>> from penstock.joins.many import check_sampling
-    >>> check_sampling(0.5, 100)
-    """
-    if drop_rate == "unbiased":
-        raise PenstockError(
-            "drop_rate='unbiased' is for joins of two streams, where a result has one older member, kept "
-            "with one probability. A result of more streams needs all of its older members, so joins of "
-            "different sizes would be sampled differently. Give a probability, and divide counts by "
-            "(1 - drop_rate) to the power of the members but one."
-        )
-    number = isinstance(drop_rate, int | float | np.number) and not isinstance(drop_rate, bool)
-    if not number or not 0 <= drop_rate <= 1:
-        raise PenstockError(f"drop_rate={drop_rate!r} is not allowed; it is a probability from 0 to 1.")
-    if isinstance(warmup, bool) or not isinstance(warmup, int | np.integer) or not 0 <= warmup < 2**62:
-        raise PenstockError(f"warmup={warmup!r} is not allowed; it must be a whole number from 0 up.")
-
-
-def check_options(
-    budget: Budget, policy: Policy, allocation: str | None, seed: int, rates_known: bool
-) -> str:
-    """Reject options that joins of many streams do not support; return the allocation or its default."""
-    if policy.predictor_options() is not None:
-        raise UnknownPolicyError(
-            f"{policy.spell()} predicts the matches of a tuple with one other stream on one key, and a "
-            "result of a join of many streams needs several at once. Use 'auto', 'gdj', 'prob' or 'lru'."
-        )
-    if policy.needs_future or not (policy.many or policy.chooses):
-        works = ", ".join(known.name for known in registered() if known.many)
-        raise UnknownPolicyError(
-            f"{policy.spell()} is not defined for joins of many streams. Use one of: {works}"
-        )
-    policy.check_many()
-    if allocation is None:
-        allocation = policy.default_allocation(rates_known)
-    if allocation not in ALLOCATIONS:
-        raise PenstockError(f"allocation={allocation!r} is not known{hint(allocation, ALLOCATIONS)}")
-    if allocation == "credit" and not policy.has_credits:
-        raise PenstockError(
-            f"allocation='credit' needs the credits of gdj, but {policy.name} has none; use 'unified', "
-            "'equal' or 'proportional'."
-        )
-    if allocation == "credit" and isinstance(budget, Bytes):
-        raise PenstockError(
-            "allocation='credit' divides a budget in tuples; use another allocation for Bytes, or Tuples(n)."
-        )
-    if allocation == "unified" and not policy.unified:
-        raise UnknownPolicyError(
-            f"{policy.name} cannot manage one pool for all streams; use allocation='equal' or 'proportional'."
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise PenstockError(f"seed={seed!r} is not allowed; it must be a whole number from 0 up.")
-    return allocation
-
-
-def enough(tuples: int, streams: int, given: str) -> None:
-    """Reject a budget without room for one tuple per stream."""
-    if tuples < streams:
-        raise BudgetError(f"A join needs room for at least one tuple per stream, {streams} in all; {given}.")
-
-
 def _configure(
     arrivals: ManyArrivals,
     window: ManyWithin,
@@ -322,6 +254,7 @@ def _configure(
     seed: int,
     mean_row: float,
     chain: bool,
+    how: str,
 ) -> ManyConfig:
     """Resolve window and budget for an input."""
     dtype = arrivals.time.dtype
@@ -345,6 +278,7 @@ def _configure(
         seed=int(seed),
         rates=tuple(came / (arrivals.span or 1) for came in per_stream),
         chain=chain,
+        how=how,
         mean_row=mean_row if arrivals.size is None else float(arrivals.size.mean() if len(arrivals) else 0),
     )
     return with_budget(config, budget, allocation, per_stream)
@@ -354,7 +288,9 @@ def with_budget(
     config: ManyConfig, budget: Tuples | Bytes, allocation: str, weights: tuple[float, ...]
 ) -> ManyConfig:
     """Return the config with its limits; `weights` are the arrivals of each stream, or their rates."""
+    kind = JoinKind(config.how)
     if isinstance(budget, Bytes):
+        config = replace(config, lost_bytes=lost_share_of(kind, budget))
         return with_byte_budget(config, budget, allocation, weights)
     if budget.n > MOST_TUPLES:
         raise BudgetError(f"A join keeps at most {MOST_TUPLES:,} tuples; {budget!r} was given.")
@@ -362,7 +298,11 @@ def with_budget(
     if allocation != "unified":
         parts = np.array(weights, np.float64) if allocation == "proportional" else np.ones(len(weights))
         limits = apportion(budget.n, parts)
-    return replace(config, capacities=tuple(int(limit) for limit in limits))
+    return replace(
+        config,
+        capacities=tuple(int(limit) for limit in limits),
+        lost_bytes=lost_bytes_of(kind, budget.n),
+    )
 
 
 def _in_tuples(budget: Fraction, arrivals: ManyArrivals, window: ManyWindow) -> int:
@@ -374,16 +314,24 @@ def _in_tuples(budget: Fraction, arrivals: ManyArrivals, window: ManyWindow) -> 
     return math.floor(budget.share * need)
 
 
-def _tables(members: list[list[str]], out: ManyOutput) -> list[pa.Table]:
-    """Return the results of each join as a table with a column per stream."""
-    return [
-        pa.table({f"{name}_row": rows[:, p] for p, name in enumerate(join)})
-        for join, rows in zip(members, out.rows, strict=True)
-    ]
+def _tables(
+    members: list[list[str]], outs: list[ManyOutput], first: str, alone: np.ndarray
+) -> list[pa.Table]:
+    """Return the results of each join as a table with a column per stream; `alone` have no key."""
+    tables = []
+    for j, join in enumerate(members):
+        rows = np.concatenate([out.rows[j] for out in outs])
+        if len(alone):
+            single = np.full((len(alone), len(join)), -1, np.int64)
+            single[:, join.index(first)] = alone
+            rows = np.concatenate([rows, single])
+        columns = {f"{name}_row": pa.array(rows[:, p], mask=rows[:, p] < 0) for p, name in enumerate(join)}
+        tables.append(pa.table(columns))
+    return tables
 
 
-def _events(names: list[str], out: ManyOutput) -> pa.Table:
-    log = out.log
+def _events(names: list[str], outs: list[ManyOutput]) -> pa.Table:
+    log = np.concatenate([out.log for out in outs])
     return pa.table(
         {
             "event": pa.array(np.array(EVENTS)[log[:, 0]]),

@@ -91,6 +91,7 @@ class ManyArrivals:
     nulls: tuple[int, ...]
     stamped: bool = False  # times are timestamps, not numbers in an assumed unit
     size: np.ndarray | None = None  # bytes of each row, if the budget counts them
+    null_rows: np.ndarray | None = None  # of the first stream
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -214,6 +215,7 @@ def many_arrivals_of(
         nulls=tuple(int(count) for count in nulls),
         stamped=times.stamped,
         size=np.concatenate([row_bytes(table) for table in streams.values()])[order] if sized else None,
+        null_rows=row[(stream == 0) & ~some],
     )
 
 

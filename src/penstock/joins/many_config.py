@@ -9,6 +9,16 @@ import numpy as np
 
 from penstock.arrays import table_bytes
 from penstock.engine.hooks import match_key
+from penstock.engine.lost_keys import new_lost_keys
+from penstock.engine.many_fates import (
+    DECIDING,
+    FIRST,
+    OWN_PART,
+    RULES,
+    TOGETHER,
+    ManyFates,
+    new_many_fates,
+)
 from penstock.engine.many_index import TALLYING, Index, new_index, new_scheme
 from penstock.engine.many_join_late import ManyFlow, new_many_flow
 from penstock.engine.many_search import ManySearch, new_search
@@ -51,6 +61,8 @@ class ManyConfig:
     count_bytes: int | None = None  # under a byte budget: for key counts
     mean_row: float = 0.0  # average payload in bytes
     choosing_bytes: int | None = None  # under a byte budget, for the small joins of a policy that chooses
+    how: str = "inner"
+    lost_bytes: int = 0  # for the filter of the keys that left early
 
     @property
     def candidates(self) -> list[Policy]:
@@ -68,14 +80,24 @@ class ManyConfig:
         return (tuple(range(self.streams)),) if self.chain else self.joins
 
     @property
+    def left(self) -> bool:
+        """Whether rows of the first stream that are in no result come out, too."""
+        return self.how == "left"
+
+    @property
+    def products(self) -> bool:
+        """Whether the results of an arrival are all combinations of tuples with its key."""
+        return not self.chain and self.windows.bounds is None
+
+    @property
     def searches(self) -> bool:
-        """Whether results are searched member by member, because they are no products."""
-        return self.chain or self.windows.bounds is not None
+        """Whether results are searched member by member: they are no products, or it counts who is in one."""
+        return self.left or not self.products
 
     @property
     def estimable(self) -> bool:
         """Whether the results that were missed can be estimated from a sample of the keys."""
-        return not self.searches and self.windows.uniform
+        return self.products and self.windows.uniform
 
     @property
     def grows(self) -> bool:
@@ -135,6 +157,21 @@ class ManyConfig:
         plan = new_search_plan(index.scheme, self.streams, self.chain, bounds, self.time_dtype)
         return new_search(index, plan, sum(rooms), timed, self.time_dtype)
 
+    def build_fates(self, index: Index, rooms: tuple[int, ...]) -> ManyFates | None:
+        """Build what is known of the tuples of the first stream; None if nobody asks."""
+        if not self.left:
+            return None
+        windows, together = self.windows, self.lateness is None
+        others = [span for s, span in enumerate(windows.horizons) if s != FIRST and not windows.by_rows[s]]
+        reach = max([1, *others])
+        ahead = 0 if together or windows.by_rows[FIRST] else windows.horizons[FIRST]
+        whole, longest = self.time_dtype == np.int64, max(reach, ahead)
+        lost = new_lost_keys(self.lost_bytes, (True, False), (longest, longest), whole, together)
+        rules = np.zeros(RULES, np.int64)
+        rules[TOGETHER], rules[DECIDING] = together, 1
+        rules[OWN_PART] = self.results[0].index(FIRST)
+        return new_many_fates(index, sum(rooms), lost, reach, self.time_dtype, rules)
+
     def build_flow(self, rooms: tuple[int, ...] | None = None) -> ManyFlow:
         """Build the progress of streams that advance independently."""
         assert self.lateness is not None, "arrivals come in order"
@@ -166,8 +203,8 @@ class ManyConfig:
         beside = () if self.lateness is None else (self.build_flow(rooms), self.build_sample())
         for policy in policies[:1] if self.choosing_bytes == 0 else policies:
             parts = self.build(rooms, policy)
-            search = self.build_search(parts[1], rooms)
-            found.append(table_bytes(parts, search, beside) + (self.choosing_bytes or 0))
+            more = self.build_search(parts[1], rooms), self.build_fates(parts[1], rooms)
+            found.append(table_bytes(parts, more, beside) + (self.choosing_bytes or 0))
         return found
 
     def _per_stream(self, rooms: tuple[int, ...]) -> tuple[int, ...]:

@@ -107,6 +107,8 @@ class ManyFollower(Follower[Policy]):
                 sample_bytes=0,
                 warmup=0,
                 mean_row=0.0,
+                how="inner",
+                lost_bytes=0,
             )
             for policy in config.candidates
         ]

@@ -6,6 +6,7 @@ import time as clock
 from typing import Any
 
 from penstock.arrays import table_bytes
+from penstock.engine.many_fates import ManyFates
 from penstock.engine.many_index import Index, grow_index
 from penstock.engine.many_search import ManySearch
 from penstock.engine.store import (
@@ -31,6 +32,7 @@ class GrowsTables:
     store: Store
     index: Index
     search: ManySearch | None
+    known: ManyFates | None
     policy: Any
     follower: ManyFollower | None
     seconds: float
@@ -58,6 +60,8 @@ class GrowsTables:
             self.policy = self.running.grow(self.policy, self.store, rooms)
             grow_index(index, sum(rooms))
             self.index = Index(**index)
+            if self.known is not None:
+                self.known = self.known.grown(sum(rooms), len(self.index.k64))
             self._grow_beyond(rooms)
         except MemoryError as error:
             raise BudgetError(
@@ -97,4 +101,4 @@ class GrowsTables:
     @property
     def _tables(self) -> tuple[Any, ...]:
         """Everything that is kept."""
-        return self.store, self.policy, self.index, self.search
+        return self.store, self.policy, self.index, self.search, self.known

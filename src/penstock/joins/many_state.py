@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
 from penstock.engine.join_loop import LOGGED, PAIRS, drive
-from penstock.engine.many_index import COUNTING, MOST, TALLYING, Index
+from penstock.engine.many_index import COUNTING, TALLYING, Index
 from penstock.engine.many_join import ManyBatch, ManyOut, apportion_anew
+from penstock.engine.many_join_decided import ALONE
 from penstock.engine.policy_race import Choice
 from penstock.engine.store import (
     ARRIVALS,
@@ -37,10 +37,19 @@ from penstock.joins.many_config import ManyConfig
 from penstock.joins.many_follower import ManyFollower
 from penstock.joins.many_growth import GrowsTables
 from penstock.joins.many_invariants import check_many
+from penstock.joins.many_left import DecidesFirst
+from penstock.joins.many_output import ManyOutput, countable
 from penstock.joins.many_switch import follow
 from penstock.joins.snapshot_checks import checked_rooms
 from penstock.states import snapshot as snapshots
-from penstock.states.checks import check_apart, check_index, check_parts, check_shapes, looked_over
+from penstock.states.checks import (
+    check_apart,
+    check_index,
+    check_many_fates,
+    check_parts,
+    check_shapes,
+    looked_over,
+)
 from penstock.structures import key_counts
 from penstock.window import UnitWatch
 
@@ -50,16 +59,7 @@ CODES = "Code other keys first, for example with pandas.factorize over all strea
 FLOATS = "For times that are fractions, give the state a dtype of floats."
 
 
-@dataclass(frozen=True)
-class ManyOutput:
-    """The output of a batch: results per arrival and, if requested, the results and the log of tuples."""
-
-    counts: np.ndarray
-    rows: tuple[np.ndarray, ...]  # per join: a row number per participant
-    log: np.ndarray  # kind, stream, row, step
-
-
-class ManyState(GrowsTables):
+class ManyState(DecidesFirst, GrowsTables):
     """The mutable state of a join of many streams.
 
     Arrivals are given as arrays in processing order: `stream`, `key`, `time` and `row` (any number that
@@ -94,6 +94,7 @@ class ManyState(GrowsTables):
     def _adopt(self, config: ManyConfig, store: Store, index: Index, policy: Any) -> None:
         self.config, self.store, self.index, self.policy = config, store, index, policy
         self.search = config.build_search(index, rooms_of(store))
+        self.known = config.build_fates(index, rooms_of(store))
         self._pace = Pace()
         self.peak = 0
         self._kernel: Callable[..., int] = drive if config.policy.compiled else interpreted(drive)
@@ -105,8 +106,12 @@ class ManyState(GrowsTables):
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
         """Process a batch from `start`; return the position reached before the room for rows ran out."""
-        index = self.index if self.search is None else self.search._replace(chains=self.index)
-        return self._kernel(self.policy, self.store, index, part, out, start)
+        index: Any = self.index
+        if self.known is not None:
+            index = self._index(self.index)
+        elif self.search is not None:
+            index = self.search._replace(chains=self.index)
+        return self._kernel(self.policy, self.store, index, part, self._target(out, index), start)
 
     unit_watch: UnitWatch | None = None
     late_watch: LateWatch | None = None  # for streams that may be late
@@ -124,6 +129,7 @@ class ManyState(GrowsTables):
     ) -> ManyOutput:
         """Process a batch of arrivals. Under a byte budget, `size` has the bytes of each row."""
         batch = self._batch(stream, key, time, row, size)
+        self._check_open()
         self._check_sizes(batch)
         if len(batch.time):
             self._check_order(batch)
@@ -180,7 +186,7 @@ class ManyState(GrowsTables):
 
     def warm(self) -> ManyState:
         """Load or compile the kernel by processing an empty batch."""
-        self.process([], np.empty((0, self.index.scheme.join.shape[1])), [], [])
+        self._run(self._nothing(), False, False)
         self.seconds = 0.0
         return self
 
@@ -216,13 +222,17 @@ class ManyState(GrowsTables):
     def _drive(self, batch: ManyBatch, collect: bool, log: bool) -> ManyOutput:
         n, sizes = len(batch.stream), [len(join) for join in self.config.results]
         widest = max(sizes)
-        entries = int(self.store.meta[LIVE]) + 2 * n if log else 0  # a tuple may be late and leave
+        live = int(self.store.meta[LIVE])
+        entries = live + 2 * n if log else 0  # a tuple may be late and leave
+        if self.known is not None:
+            entries += live + n if log else 0  # and undecided
+            self._alone = np.empty(live + n if collect else 0, np.int64)
         out = ManyOut(
             np.zeros(n, np.int64),
             np.empty((FIRST_ROOM if collect else 0, 1 + widest), np.int64),
             np.zeros((n if self._estimates else 0, self.index.scheme.join.shape[1]), np.int64),
             np.empty((entries, 4), np.int64),
-            np.zeros(2, np.int64),
+            np.zeros(3, np.int64),
         )
         rows: list[np.ndarray] = []
         start, limit, heard = 0, self._next_cut(0, n), 0
@@ -258,11 +268,12 @@ class ManyState(GrowsTables):
             else:
                 out = out._replace(rows=np.empty((2 * len(out.rows), 1 + widest), np.int64))
         rows.append(out.rows[: out.ends[PAIRS]])
-        every = np.concatenate(rows)
+        alone = self._alone[: out.ends[ALONE]]
+        every = np.concatenate([*rows, self._singles(alone)] if len(alone) else rows)
         split = tuple(every[every[:, 0] == j, 1 : 1 + size] for j, size in enumerate(sizes))
         if self._estimates:
             self._observe(batch, out.each)
-        return ManyOutput(out.counts, split, out.log[: out.ends[LOGGED]])
+        return ManyOutput(out.counts, split, out.log[: out.ends[LOGGED]], alone)
 
     def _keep_progress(self, other: ManyState) -> None:
         """Take the progress of the streams from a state whose tuples are to enter."""
@@ -288,7 +299,8 @@ class ManyState(GrowsTables):
         """Resize the pools by average credit, if requested and due."""
         if self.config.every and self.store.meta[ARRIVALS] % self.config.every == 0:
             began = clock.perf_counter()
-            apportion_anew(self.policy, self.store, self.index, out)
+            index = self.index if self.known is None else self._index(self.index)
+            apportion_anew(self.policy, self.store, self.index, self._target(out, index))
             self.seconds += clock.perf_counter() - began
 
     def _reserve(self, arrivals: int) -> None:
@@ -327,6 +339,8 @@ class ManyState(GrowsTables):
             "oversize": int(meta[OVERSIZE]),
             "expired": int(meta[EXPIRED]),
             "dropped": int(meta[DROPPED]),
+            "unmatched": self.unmatched,
+            "undecided": self.undecided,
             "buffered": int(meta[LIVE]),
             "peak_tuples": int(meta[PEAK_TUPLES]),
         }
@@ -338,7 +352,8 @@ class ManyState(GrowsTables):
         return self._pack(extra)
 
     def _pack(self, extra: dict[str, Any]) -> bytes:
-        extra |= {"peak": self.peak, "follower": None if self.follower is None else self.follower.pack()}
+        follower = None if self.follower is None else self.follower.pack()
+        extra |= {"peak": self.peak, "follower": follower, "known": self.known}
         return snapshots.pack(self.config, self.store, self.policy, extra)
 
     @classmethod
@@ -352,7 +367,7 @@ class ManyState(GrowsTables):
             state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
             state.seconds, state.peak = extra["seconds"], extra["peak"]
             state._first, state._latest = extra.get("first", math.inf), extra.get("latest", -math.inf)
-            state._check_restored()
+            state._check_restored(extra)
         return state
 
     def _unpack(self, config: ManyConfig, extra: dict[str, Any]) -> None:
@@ -361,8 +376,11 @@ class ManyState(GrowsTables):
         if config.policy.chooses:
             self.follower = ManyFollower.unpack(config, type(self), extra["follower"])
 
-    def _check_restored(self) -> None:
-        """Reject arrays that would crash the kernels."""
+    def _check_restored(self, extra: dict[str, Any]) -> None:
+        """Reject arrays that would crash the kernels, and take what is known of the tuples."""
+        if self.known is not None:
+            fresh, self.known = self.known, extra["known"]
+            check_many_fates(self.known, self.store, fresh)
         rooms = checked_rooms(self.config, self.store) if self.config.grows else None
         store, index, policy = self.config.build(rooms, self.running)
         check_apart(self.store, store)
@@ -377,12 +395,3 @@ class ManyState(GrowsTables):
         self.running.check(self.policy, self.store)
         for small in self.follower.small if self.follower is not None else ():
             small.check()
-
-
-def countable(found: np.ndarray) -> list[int]:
-    """Return the result counts, or raise an error if they are too large to count."""
-    if (found >= MOST).any():
-        raise PenstockError(
-            f"A join has {MOST:,} results or more, too many to count; narrow the window or the join."
-        )
-    return [int(count) for count in found]

@@ -12,7 +12,11 @@ from penstock.engine.policy_race import Choice
 
 @dataclass(frozen=True)
 class ManyStats:
-    """Counts of a run; arrivals = buffered + expired + evicted + dropped."""
+    """Counts of a run; arrivals = buffered + expired + evicted + dropped.
+
+    With `how="left"`, `unmatched` counts rows of the first stream that came out alone, and `undecided` those
+    of which it is not known whether they are in a result. `exact` counts all rows of the exact joins.
+    """
 
     results: int
     exact: int
@@ -31,10 +35,12 @@ class ManyStats:
     peak_bytes: int  # tables, index, scores, counts and the payload of the buffered rows
     seconds: float
     choice: Choice | None = None  # what a policy that chooses follows
+    unmatched: int = 0
+    undecided: int = 0
 
     @property
     def recall(self) -> float:
-        """The share of the exact joins' results that were found; 1 if there are none.
+        """The share of the exact joins' rows that were found; 1 if there are none.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -42,7 +48,7 @@ class ManyStats:
         >>> run.stats.recall
         1.0
         """
-        return self.results / self.exact if self.exact else 1.0
+        return (self.results + self.unmatched) / self.exact if self.exact else 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts by name, including recall.
@@ -61,5 +67,5 @@ class ManyRun:
     """The outcome of `join_many`: its stats, and the results of each join if collected."""
 
     stats: ManyStats
-    results: list[pa.Table] | None  # per join, a column of row numbers per stream
+    results: list[pa.Table] | None  # per join, a column of row numbers per stream; null for no row
     events: pa.Table | None = None  # when tuples entered and left, with log=True

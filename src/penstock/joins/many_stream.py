@@ -12,6 +12,7 @@ from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import expecting
 from penstock.engine.join_loop import LOG_EVICTED
 from penstock.engine.loss_sketch import UNESTIMATED
+from penstock.engine.lost_keys import carry_lost
 from penstock.engine.many_index import HELD, Index
 from penstock.engine.many_join import ManyBatch, ManyOut
 from penstock.engine.many_join_late import ManyStream, advance_many
@@ -29,11 +30,13 @@ from penstock.engine.store import ARRIVAL, ARRIVALS, DROPPED, EVICTED, KEY, ROW,
 from penstock.errors import BudgetError, PenstockError, SnapshotError
 from penstock.joins.buffered_rows import GONE, SO_FAR, KeepsRows
 from penstock.joins.config import beginning, behind_of, check_times, progress_times
-from penstock.joins.estimate import EstimatesRecall, RecallEstimate, estimate_recall
+from penstock.joins.estimate import EstimatesRecall, RecallEstimate, bounded_by, estimate_recall
 from penstock.joins.growth import rooms_of
 from penstock.joins.late import LateWatch
-from penstock.joins.many import check_options, check_sampling, enough, with_budget
+from penstock.joins.many import with_budget
 from penstock.joins.many_config import INTEGER, ManyConfig
+from penstock.joins.many_left import carry_first, undecided_meanwhile
+from penstock.joins.many_options import check_how, check_options, check_sampling, enough
 from penstock.joins.many_state import CHUNK, ManyState
 from penstock.joins.many_window import many_window_of
 from penstock.policies import get
@@ -105,24 +108,30 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
         batch = self._batch(stream, key, time, np.zeros(len(stream), np.int64))
         if len(batch.time):
             self._check_order(batch)
+        if self.config.left:  # the exact join has no results with them either
+            return
         if self.config.estimable:
             self._count(batch, np.zeros(batch.key.shape, np.int64), 0, len(batch.stream))
         else:
             self.sample.missed[UNESTIMATED] += len(batch.stream)
 
     def _observe(self, batch: ManyBatch, found: np.ndarray) -> None:
-        n, meta = len(batch.stream), self.store.meta
+        n, meta, late = len(batch.stream), self.store.meta, self.late
+        if self.config.left:  # late rows have taken no part
+            mine, late = found[:, 0] >= 0, 0
+            batch = ManyBatch(*(array[mine] if len(array) else array for array in batch))
+            found = found[mine]
         if not self.config.estimable:
-            if meta[EVICTED] + meta[DROPPED] + self.late > 0:
+            if meta[EVICTED] + meta[DROPPED] + late > 0:
                 self.sample.missed[UNESTIMATED] += n
             return
-        warm = min(max(0, self.config.warmup - int(meta[STEPS]) + n), n)
+        warm = min(max(0, self.config.warmup - int(meta[STEPS]) + n), len(batch.stream))
         if warm:  # known from then on, but not missed
             before = self.sample.missed.copy()
             self._count(batch, found, 0, warm)
             self.sample.missed[:] = before
             self.sample.numbers[:, OWN] = 0.0
-        self._count(batch, found, warm, n)
+        self._count(batch, found, warm, len(batch.stream))
 
     def _count(self, batch: ManyBatch, found: np.ndarray, first: int, last: int) -> None:
         """Let the sample count some arrivals of a batch."""
@@ -153,14 +162,15 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
         >>> print(state.totals()["results"], state.missed, state.recall)
         2 2.0 50.0 %
         """
-        return estimate_recall(
-            float(sum(self.per_join)),
+        found = estimate_recall(
+            float(sum(self.per_join)) + self.unmatched,
             self.missed,
             self.unestimated,
             int(self.store.meta[ARRIVALS]),
             guessed=self.guessed,
             variance=self.variance,
         )
+        return bounded_by(found, self.undecided)
 
     @property
     def late(self) -> int:
@@ -213,7 +223,13 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
             size = np.empty(len(slots), np.int64)
             for each, mine in enumerate(sizes):
                 size[stream == each] = mine[row[stream == each]]
-        log = self.process(stream, key, time, row, size, log=True).log
+        if self.known is not None and other.known is not None:
+            carry_lost(self.known.lost, other.known.lost)
+        with undecided_meanwhile(self.known):
+            log = self.process(stream, key, time, row, size, log=True).log
+        log = log[log[:, 0] == LOG_EVICTED]
+        if self.known is not None:
+            carry_first(self, other, log[:, 1:3])
         self._estimates = True
         self.store.chance[:] = chances
         self.sample = continued(self.sample, other.sample)._replace(scheme=self.index.scheme)
@@ -224,16 +240,18 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
         if watch is not None:
             watch.skip(arrived=int(self.store.meta[ARRIVALS]), late=self.late)
             self.late_watch = watch
-        return log[log[:, 0] == LOG_EVICTED], time
+        return log, time
 
     def _check_order(self, batch: ManyBatch) -> None:
         check_times(batch.time)
 
     def _step(self, part: ManyBatch, out: ManyOut, start: int) -> int:
         index: Any = ManyStream(self.index, self.flow)
-        if self.search is not None:
+        if self.known is not None:
+            index = self._index(self.index, self.flow)
+        elif self.search is not None:
             index = ManyStreamSearch(self.search._replace(chains=self.index), self.flow)
-        return self._kernel(self.policy, self.store, index, part, out, start)
+        return self._kernel(self.policy, self.store, index, part, self._target(out, index), start)
 
     def snapshot(self) -> bytes:
         """Return the whole state as bytes."""
@@ -254,7 +272,7 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
             index = Index(**extra["index"])
             state._adopt(config, store, index._replace(k32=index.k64.view(np.int32)), policy)
             state.seconds, state.flow, state.peak = extra["seconds"], extra["flow"], extra["peak"]
-            state._check_restored()
+            state._check_restored(extra)
             check_flow(state.flow, store, config.build_flow(rooms_of(store)))
             state.sample = config.build_sample()
             if "sample" in extra:
@@ -273,6 +291,7 @@ def start_many(
     within: Any,
     budget: Any,
     policy: Any = "gdj",
+    how: str = "inner",
     allocation: str | None = None,
     lateness: Any = 0,
     chain: bool = False,
@@ -339,6 +358,7 @@ def start_many(
         lateness=behind,
         sample_bytes=sample_bytes,
         chain=chain,
+        how=check_how(how, len(members), chain),
         warmup=int(warmup),
         chance=float(drop_rate),
         mean_row=float(row_bytes),

@@ -13,6 +13,7 @@ from penstock.engine.many_join import ManyBatch
 from penstock.engine.many_switch import recount
 from penstock.engine.store import ARRIVAL, HIGH_TUPLE, KEY, P_PEAK_USED, ROW, SIZE, STREAM, TIME
 from penstock.joins.growth import rooms_of
+from penstock.joins.many_left import switch_first, undecided_meanwhile
 from penstock.joins.policy_switch import OF_THE_STORE
 from penstock.policies.base import Policy
 
@@ -35,7 +36,8 @@ def follow(state: ManyState, policy: Policy) -> None:
     slots = slots[slots > 0]
     slots = slots[np.argsort(old.t64[slots, ARRIVAL])]
     fresh._keep_progress(state)
-    fresh._run(_carried(state, slots), False, False)
+    with undecided_meanwhile(fresh.known):
+        fresh._run(_carried(state, slots), False, False)
     assert fresh.buffered == len(slots), "a tuple was lost at a change of policy"
     kept = fresh.store.meta[OF_THE_STORE].copy()
     fresh.store.meta[:] = old.meta
@@ -48,6 +50,8 @@ def follow(state: ManyState, policy: Policy) -> None:
     fresh.index.found[:] = state.index.found
     fresh.index.meta[TALLYING] = state.index.meta[TALLYING]
     index = fresh.index._replace(counts=state.index.counts)
+    if state.known is not None:
+        state.known = switch_first(fresh, state)
     state.store, state.index, state.policy = fresh.store, index, fresh.policy
     if index.meta[COUNTING]:
         with expecting(len(slots), apart=True):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.spark.api.query import stream_query
     from penstock.spark.api.queue_source import register_queue_source
     from penstock.spark.api.reconcile import reconcile
+    from penstock.spark.api.reconcile_many import reconcile_many
     from penstock.spark.api.write_split import write_split
     from penstock.spark.monitor.pipeline import PipelineMonitor
 
@@ -36,6 +37,7 @@ __all__ = [
     "lookup_join",
     "match_pattern",
     "reconcile",
+    "reconcile_many",
     "register_queue_source",
     "stream_query",
     "write_split",
@@ -53,6 +55,7 @@ _HOMES = {
     "lookup_join": "api.lookup",
     "match_pattern": "api.match",
     "reconcile": "api.reconcile",
+    "reconcile_many": "api.reconcile_many",
     "register_queue_source": "api.queue_source",
     "stream_query": "api.query",
     "write_split": "api.write_split",

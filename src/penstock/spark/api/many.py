@@ -12,15 +12,18 @@ from pyspark.sql import types as T
 
 from penstock.budget import Budget, Bytes, Tuples, budget_of
 from penstock.compiler.tiers import ahead
-from penstock.errors import PenstockError
-from penstock.joins.many import check_how, check_sampling, joined_streams
+from penstock.errors import PenstockError, hint
+from penstock.joins.many import joined_streams
 from penstock.joins.many_arrivals import Chain, Joins
+from penstock.joins.many_options import check_how, check_sampling
 from penstock.joins.many_stream import SAMPLE_LEAST, SAMPLE_PER_TUPLE
 from penstock.joins.many_window import many_window_of
 from penstock.policies import get
+from penstock.spark.api.join import EMITS, event_time_type
 from penstock.spark.runtime import session
 from penstock.spark.runtime.bucket_labels import bucket_count, share
 from penstock.spark.runtime.join_batch import in_one
+from penstock.spark.runtime.join_bucket import AT, EVENT, STREAM
 from penstock.spark.runtime.join_schema import EVENT_TIME, quoted, refuse_unpackable, types_of
 from penstock.spark.runtime.keys import identity, names_of, words_of
 from penstock.spark.runtime.many_join import ManySpec
@@ -30,6 +33,7 @@ from penstock.spark.runtime.many_schema import (
     many_fields,
     many_times_of,
     members_of,
+    ordered_for,
     own_types,
     parts_of,
 )
@@ -46,6 +50,7 @@ def bounded_join_many(
     budget: Any,
     policy: Any = "gdj",
     how: str = "inner",
+    emit: str = "results",
     allocation: str | None = None,
     drop_rate: float = 0.0,
     lateness: Any = "0 seconds",
@@ -78,6 +83,9 @@ def bounded_join_many(
         The memory of all buckets together: `"256 MiB"` or `"100000 tuples"`.
     policy, how, allocation, drop_rate, seed
         As for `penstock.join_many`; `allocation="proportional"` needs the whole input and is not supported.
+    emit
+        `"results"`, or `"all"`: also the rows that were evicted, dropped, late or, in a left join, undecided
+        (see `write_split` and `reconcile_many`).
     lateness
         Without a watermark, how far a stream's progress stays behind its largest time. Default: 0.
     buckets
@@ -111,16 +119,18 @@ def bounded_join_many(
     <BLANKLINE>
     """
     check_streams(streams)
-    joins = members_of(streams, on)
+    joins, chain = members_of(streams, on), isinstance(on, Chain)
+    how = check_how(how, len(joins), chain)
+    joins = ordered_for(how, joins, streams, chain)
     types = [key_types(streams, join) for join in joins]
     times, unit, dtype = many_times_of(streams, time, unit)
-    chain = isinstance(on, Chain)
     parts = parts_of(streams, joins, times, chain)
     fields = many_fields(streams, joins, parts, chain)
     refuse_unpackable([field for frame in streams.values() for field in frame.schema.fields])
+    if emit not in EMITS:
+        raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
     given = budget_of(budget)
     check_sampling(drop_rate, 0)
-    check_how(how)
     names, frames = tuple(streams), list(streams.values())
     spark = frames[0].sparkSession
     count = _bucket_count(buckets, given, len(joins) == 1 and not chain, session.partitions(spark))
@@ -152,10 +162,18 @@ def bounded_join_many(
         else None,
         chain=chain,
         drop_rate=float(drop_rate),
+        how=how,
+        emit=emit,
     )
     with ahead():  # rejects what cannot work, and puts the kernels on disk before workers need them
         spec.start().warm()
-    prepared = [_prepared(frame, side, spec, joins, types) for side, frame in enumerate(frames)]
+    if emit == "all":
+        fields += [
+            T.StructField(EVENT, T.StringType()),
+            T.StructField(STREAM, T.StringType()),
+            T.StructField(AT, event_time_type(frames[0].schema[times[names[0]]].dataType)),
+        ]
+    prepared = [_prepared(frames, side, spec, joins, types) for side in range(len(frames))]
     return run(prepared, spec, T.StructType(fields), name, lambda: in_one(prepared, spec))
 
 
@@ -172,9 +190,10 @@ def _bucket_count(given: int | None, budget: Budget, one_key: bool, partitions: 
 
 
 def _prepared(
-    frame: DataFrame, side: int, spec: ManySpec, joins: Joins, types: list[list[T.DataType]]
+    frames: list[DataFrame], side: int, spec: ManySpec, joins: Joins, types: list[list[T.DataType]]
 ) -> DataFrame:
     """Select the columns to carry, the bucket, and the key numbers per join of the stream."""
+    frame, leader = frames[side], frames[spec.joins[0][0]]
     mine, stream = spec.sides[side], spec.streams[side]
     bucket, hidden, absent = F.lit(0), [], F.lit(False)
     if spec.chain:  # a row needs all of its keys
@@ -198,7 +217,11 @@ def _prepared(
         if len(spec.joins) == 1 and not spec.chain:
             bucket = F.pmod(F.hash(*identities), F.lit(spec.buckets))
     kept = [F.col(quoted(source)).alias(to) for source, to in zip(mine.sources, mine.columns, strict=True)]
-    for source, to in zip(mine.key_sources, mine.keys, strict=True):
-        if side == spec.joins[0][0] or source == mine.time_source:
-            kept.append(F.col(quoted(source)).alias(to))
+    shown = [spec.parts[spec.joins[0][0]].key_sources, mine.key_sources, mine.keys]
+    for leading, source, to in zip(*shown, strict=True) if mine.keys else ():
+        own, column = side == spec.joins[0][0] or source == mine.time_source, F.col(quoted(source))
+        if own:
+            kept.append(column.alias(to))
+        elif spec.emit == "all":  # the archive has keys as the results have them
+            kept.append(column.try_cast(leader.schema[leading].dataType).alias(to))
     return frame.select(bucket.cast("int").alias(BUCKET), *hidden, *kept)

@@ -193,12 +193,12 @@ class JoinBucket(Bucket):
 
     def _follow_others(self, latest: dict[int, float], clock: Any) -> bool:
         """Let the streams advance as far as they have come in any bucket; whether they may have."""
-        reached: list[Any] = [None, None]
+        reached: list[Any] = [None] * len(self.spec.sides)
         for side, mine in enumerate(self.spec.sides):
             if side in latest and not mine.watermark:
                 time = int(latest[side]) if self.spec.dtype == "int64" else latest[side]
                 reached[side] = max(time - clock.behind[side].item(), clock.progress[side].item())
-        if reached == [None, None]:
+        if all(time is None for time in reached):
             return False
         self.state.advance(*reached)
         return True

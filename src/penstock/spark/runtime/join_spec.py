@@ -96,6 +96,10 @@ class StreamsSpec(Spec):
     def checks(self, side: int) -> tuple[str, ...]:
         """The hidden columns with second numbers that must agree too, where keys are known by a hash."""
 
+    def preserves(self, side: int) -> bool:
+        """Whether rows of a stream without a result come out."""
+        return False
+
     @abstractmethod
     def start(self) -> Any:
         """A fresh state for one bucket."""
@@ -109,10 +113,17 @@ class StreamsSpec(Spec):
         """With `emit="all"` rows say what they are; results say nothing themselves."""
         return {EVENT: RESULT} if self.emit == "all" else {}
 
+    @property
+    def decides(self) -> bool:
+        """Whether it counts of rows that they have no result."""
+        return False
+
     def packings(self, labels: tuple[int, ...]) -> list[Packing]:
-        """One per stream."""
+        """One per stream. Rows without a key come out of a preserved side; time moves on for all buckets."""
         return [
-            ArrivalPacking(labels, side, each.time, self.dtype, self.codes(side))
+            ArrivalPacking(
+                labels, side, each.time, self.dtype, self.codes(side), self.preserves(side), self.decides
+            )
             for side, each in enumerate(self.sides)
         ]
 
@@ -154,15 +165,14 @@ class JoinSpec(StreamsSpec):
         """Left and right."""
         return SIDES
 
-    def packings(self, labels: tuple[int, ...]) -> list[Packing]:
-        """One per stream. Rows without a key come out of a preserved side; time moves on for all buckets."""
-        kind = self.join.kind
-        return [
-            ArrivalPacking(
-                labels, side, each.time, self.dtype, self.codes(side), kind.preserved[side], any(kind.tracked)
-            )
-            for side, each in enumerate(self.sides)
-        ]
+    @property
+    def decides(self) -> bool:
+        """Whether a row may have no partner, and that counts."""
+        return any(self.join.kind.tracked)
+
+    def preserves(self, side: int) -> bool:
+        """Whether rows of a stream without a partner come out."""
+        return self.join.kind.preserved[side]
 
     @property
     def sides(self) -> tuple[JoinSide, JoinSide]:

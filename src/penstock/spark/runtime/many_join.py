@@ -12,13 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.budget import Bytes, Tuples
+from penstock.joins.many_output import ManyOutput
 from penstock.joins.many_stream import ManyStreamState, start_many
 from penstock.policies import Policy
 from penstock.spark.runtime.join_bucket import CHUNK, JoinBucket, latest
 from penstock.spark.runtime.join_spec import LEFT_OVER, JoinSide, StreamsSpec
 from penstock.spark.runtime.operator import fixed_types, seed_of
+from penstock.spark.runtime.outer_bucket import OuterBucket
 from penstock.spark.runtime.packer import CHECK, KEY, TIME
 
+FIRST = 0  # the stream whose rows are kept in a left join
 JOIN = "_join"  # the column that says which of several joins a result is of
 
 
@@ -77,11 +80,36 @@ class ManyBucket(JoinBucket):
         return pa.table(columns)
 
 
+class ManyLeftBucket(OuterBucket, ManyBucket):
+    """A bucket whose rows of the first stream may come out alone."""
+
+    def _both(self, out: ManyOutput, rest: ManyOutput) -> ManyOutput:
+        return ManyOutput(
+            np.concatenate([out.counts, rest.counts]),
+            tuple(np.concatenate(both) for both in zip(out.rows, rest.rows, strict=True)),
+            np.concatenate([out.log, rest.log]),
+            np.concatenate([out.unmatched, rest.unmatched]),
+        )
+
+    def _results(self, out: ManyOutput, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
+        (rows,) = out.rows
+        whole = ManyOutput(out.counts, (rows[(rows >= 0).all(axis=1)],), out.log)
+        yield from ManyBucket._results(self, whole, tables)
+        for start in range(0, len(out.unmatched), CHUNK):
+            yield self._single(FIRST, tables[FIRST].take(pa.array(out.unmatched[start : start + CHUNK])))
+
+    def _single(self, side: int, rows: pa.Table) -> pa.Table:
+        spec, mine = self.spec, self.spec.sides[side]
+        columns = dict(zip(spec.keys, (rows[key] for key in mine.keys), strict=True))
+        columns |= dict(zip(mine.names, (rows[name] for name in mine.columns), strict=True))
+        if spec.event_time is not None:
+            columns[spec.event_time] = latest([rows[mine.time]], self.watermark)
+        return pa.table(columns)
+
+
 @dataclass(frozen=True)
 class ManySpec(StreamsSpec):
     """Joins of many streams as every bucket runs them."""
-
-    kind = ManyBucket
 
     names: tuple[str, ...]  # of the streams
     parts: tuple[JoinSide, ...]  # the streams
@@ -104,6 +132,21 @@ class ManySpec(StreamsSpec):
     column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
     chain: bool = False
     drop_rate: float = 0.0
+    how: str = "inner"
+
+    @property
+    def kind(self) -> type[ManyBucket]:  # type: ignore[override]
+        """What runs them."""
+        return ManyLeftBucket if self.decides else ManyBucket
+
+    @property
+    def decides(self) -> bool:
+        """Whether rows of the first stream without a result come out."""
+        return self.how == "left"
+
+    def preserves(self, side: int) -> bool:
+        """Whether rows of a stream without a result come out."""
+        return self.decides and side == FIRST
 
     @property
     def results(self) -> tuple[tuple[int, ...], ...]:
@@ -176,6 +219,7 @@ class ManySpec(StreamsSpec):
             sample_bytes=self.sample_bytes,
             chain=self.chain,
             drop_rate=self.drop_rate,
+            how=self.how,
         )
         state.unit_watch = state.late_watch = None  # the driver warns, not every worker
         return state
@@ -189,4 +233,6 @@ class ManySpec(StreamsSpec):
             "the time": str(([part.time_source for part in self.parts], self.unit, self.dtype)),
             "the window": str(self.within),
             "the columns": str([part.sources for part in self.parts]),
+            **({"the kind of join": self.how} if self.decides else {}),
+            **({"emit": self.emit} if self.emit != "results" else {}),
         } | fixed_types([repr(name) for name in self.names], self.column_types, self.key_types)

@@ -62,6 +62,14 @@ def members_of(streams: Streams, on: Any) -> Joins:
     return joins
 
 
+def ordered_for(how: str, joins: Joins, streams: Streams, chain: bool) -> Joins:
+    """The joins; of a left join with the first stream in front, because keys go out as it has them."""
+    if how == "inner" or chain:
+        return joins
+    first = next(iter(streams))
+    return (tuple(sorted(joins[0], key=lambda member: member[0] != first)),)
+
+
 def key_types(streams: Streams, join: Any) -> list[T.DataType]:
     """The types in which the keys of a join are compared, one per key column.
 

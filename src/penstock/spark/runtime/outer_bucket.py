@@ -39,7 +39,7 @@ class OuterBucket(JoinBucket):
         if quiet:  # what this batch has lost is told already
             self._unreported = unreported
             return rows
-        return chain((self._row(*self._halves(side, table)) for side, table in alone), rows)
+        return chain((self._single(side, table) for side, table in alone), rows)
 
     def finish(self) -> Iterator[pa.Table]:
         """Decide all that is still buffered."""
@@ -60,7 +60,7 @@ class OuterBucket(JoinBucket):
         self._newly_undecided += self.state.undecided - before
         return adapted
 
-    def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Output:
+    def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Any:
         """Process arrivals, then what expires.
 
         As in Spark, rows behind the watermark of the batch before are late, those behind this one's are not.
@@ -70,12 +70,16 @@ class OuterBucket(JoinBucket):
         if not self._follow_others(self._latest_of, self.state.flow) and watermark < 0:
             return out
         rest = self.state.process(*(column[:0] for column in columns), collect=collect, log=True)
+        return self._both(out, rest)
+
+    def _both(self, out: Any, rest: Any) -> Any:
+        """The output of two calls as one."""
         parts = zip(_parts(out), _parts(rest), strict=True)
         return Output(*(np.concatenate(both) for both in parts))
 
     def _wanted(self, side: int, table: pa.Table) -> pa.Table:
         """The rows of a batch DataFrame that are processed: all of a preserved side."""
-        return table if self.spec.join.kind.preserved[side] else super()._wanted(side, table)
+        return table if self.spec.preserves(side) else super()._wanted(side, table)
 
     def _standing(self, log: np.ndarray) -> np.ndarray:
         """A row that was evicted or dropped is undecided for that reason, and told once."""
@@ -84,7 +88,7 @@ class OuterBucket(JoinBucket):
 
     def _take_in(self, side: int, table: pa.Table | None) -> tuple[np.ndarray, ...]:
         """Put aside the rows that cannot match."""
-        if table is not None and self.spec.join.kind.preserved[side]:
+        if table is not None and self.spec.preserves(side):
             usable = is_usable(table, self.spec.codes(side))
             if pc.all(usable).as_py() is False:
                 alone = table.filter(pc.invert(usable))
@@ -105,8 +109,9 @@ class OuterBucket(JoinBucket):
             late = self._lost(side, table, ["late"] * table.num_rows, times)
             self._unreported = [*self._unreported, late]
 
-    def _halves(self, side: int, rows: pa.Table) -> tuple[pa.Table | None, pa.Table | None]:
-        return (rows, None) if side == LEFT else (None, rows)
+    def _single(self, side: int, rows: pa.Table) -> pa.Table:
+        """Rows of one side that come out alone."""
+        return self._row(rows, None) if side == LEFT else self._row(None, rows)
 
     def _results(self, out: Any, tables: tuple[Any, ...]) -> Iterator[pa.Table]:
         """The results as tables."""

@@ -11,6 +11,7 @@ from penstock.engine import window_counts as counting
 from penstock.engine.join_loop import Batch
 from penstock.engine.loss_sketch import Sketch
 from penstock.engine.lost_keys import LostKeys
+from penstock.engine.many_fates import EVENTS, ManyFates
 from penstock.engine.many_index import (
     CHAIN,
     COUNTING,
@@ -83,6 +84,19 @@ def check_decided(index: Any, store: Store, fresh: Any) -> None:
     if not index.rules[TOGETHER]:
         check_flow(index.flow, store, fresh.flow)
     check_parts(index.condition, store, fresh.condition)
+
+
+@checks(ManyFates)
+def check_many_fates(known: ManyFates, store: Store, fresh: ManyFates) -> None:
+    """Whether what is known of the tuples of the first of many streams is sound."""
+    check_shapes(known, fresh, "what is known of the tuples")
+    for name in ("role", "partner", "reach", "rules"):
+        check_same(getattr(known, name), getattr(fresh, name), "the kind of join")
+    check_lost_keys(known.lost, store, fresh.lost)
+    check_within(known.meta, 0, FAR, "a counter")
+    for events in (known.born, known.stamp, known.left):
+        check_within(events, 0, known.meta[EVENTS], "an event")
+    check_numbers(known.newest, "a time")
 
 
 @checks(Sketch)
