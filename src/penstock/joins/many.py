@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import flags, one_of, probability, shown, whole
 from penstock.arrays import check_reach
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
@@ -22,7 +23,6 @@ from penstock.errors import (
     PenstockError,
     UnitWarning,
     UnknownPolicyError,
-    hint,
     warn_user,
 )
 from penstock.joins.config import with_byte_budget
@@ -159,6 +159,7 @@ def join_many(
     [{'orders_row': 0, 'customers_row': 0, 'items_row': 0},
      {'orders_row': 1, 'customers_row': 1, 'items_row': 1}]
     """
+    flags(collect=collect, log=log)
     budget, policy, chain = budget_of(budget), get(policy), isinstance(on, Chain)
     joins = joins_of(streams, on)
     window = many_window_of(within, list(streams), joined_streams(joins, list(streams), chain))
@@ -242,11 +243,11 @@ def check_how(how: Any) -> None:
     >>> from penstock.joins.many import check_how
     >>> check_how("inner")
     """
-    if how != "inner":
+    if not isinstance(how, str) or how != "inner":
         raise PenstockError(
-            f"how={how!r} is not supported for joins of many streams, only 'inner'. Whether a row of the "
-            "first stream has no complete result takes more than its own key to know. Join two streams with "
-            "WindowJoin, or find such rows with a batch join."
+            f"how={shown(how)} is not supported for joins of many streams, only 'inner'. Whether a row of "
+            "the first stream has no complete result takes more than its own key to know. Join two streams "
+            "with WindowJoin, or find such rows with a batch join."
         )
 
 
@@ -256,18 +257,15 @@ def check_sampling(drop_rate: Any, warmup: Any) -> None:
     >>> from penstock.joins.many import check_sampling
     >>> check_sampling(0.5, 100)
     """
-    if drop_rate == "unbiased":
+    if isinstance(drop_rate, str) and drop_rate == "unbiased":
         raise PenstockError(
             "drop_rate='unbiased' is for joins of two streams, where a result has one older member, kept "
             "with one probability. A result of more streams needs all of its older members, so joins of "
             "different sizes would be sampled differently. Give a probability, and divide counts by "
             "(1 - drop_rate) to the power of the members but one."
         )
-    number = isinstance(drop_rate, int | float | np.number) and not isinstance(drop_rate, bool)
-    if not number or not 0 <= drop_rate <= 1:
-        raise PenstockError(f"drop_rate={drop_rate!r} is not allowed; it is a probability from 0 to 1.")
-    if isinstance(warmup, bool) or not isinstance(warmup, int | np.integer) or not 0 <= warmup < 2**62:
-        raise PenstockError(f"warmup={warmup!r} is not allowed; it must be a whole number from 0 up.")
+    probability("drop_rate", drop_rate)
+    whole("warmup", warmup)
 
 
 def check_options(
@@ -287,8 +285,7 @@ def check_options(
     policy.check_many()
     if allocation is None:
         allocation = policy.default_allocation(rates_known)
-    if allocation not in ALLOCATIONS:
-        raise PenstockError(f"allocation={allocation!r} is not known{hint(allocation, ALLOCATIONS)}")
+    allocation = one_of("allocation", allocation, ALLOCATIONS)
     if allocation == "credit" and not policy.has_credits:
         raise PenstockError(
             f"allocation='credit' needs the credits of gdj, but {policy.name} has none; use 'unified', "
@@ -302,8 +299,7 @@ def check_options(
         raise UnknownPolicyError(
             f"{policy.name} cannot manage one pool for all streams; use allocation='equal' or 'proportional'."
         )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise PenstockError(f"seed={seed!r} is not allowed; it must be a whole number from 0 up.")
+    whole("seed", seed)
     return allocation
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arguments import flags
 from penstock.arrays import check_reach, table_bytes, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
@@ -155,6 +156,7 @@ class JoinState:
         log: bool = False,
     ) -> Output:
         """Process a batch of arrivals; in tick steps the last tick waits for a later time or `finish`."""
+        flags(collect=collect, log=log)
         batch = Batch(
             whole_numbers(stream, "stream", np.int8),
             whole_numbers(key, "key", instead=CODES),
@@ -200,6 +202,7 @@ class JoinState:
 
         An outer, semi or anti join decides all that is still buffered, and takes no more batches.
         """
+        flags(collect=collect, log=log)
         batch, self._open = self._open, None
         if self.decided:
             self.index.meta[ENDED] = 1

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.compiler.jit import jit
 from penstock.engine import arrival_ring
 from penstock.engine.hooks import (
@@ -28,7 +29,7 @@ from penstock.engine.hooks import (
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
 from penstock.engine.store import ROW, STREAM, TIME
 from penstock.errors import PolicyOptionError
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import Policy, Setting
 from penstock.structures.age_curves import BINS, age_bin, best_age, trace_ages
 
 EVERY = 1_000  # arrivals of a stream between two updates of its learnt curve
