@@ -254,3 +254,44 @@ def test_the_process_takes_what_the_budget_says(budget: int, size: int, spec: st
     batch = 5_000 * 5 * 8
     assert peak <= given_bytes
     assert 0.8 * given_bytes <= taken <= 1.2 * given_bytes + 10 * batch
+
+
+FEW_ROWS = """
+import sys
+import numpy as np
+import penstock as ps
+
+spec, rows = sys.argv[1], int(sys.argv[2])
+
+def private():
+    with open("/proc/self/smaps_rollup") as lines:
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty")) * 1024
+
+def batch(start, n):
+    rows = np.arange(start, start + n)
+    return rows % 2, rows * 7_919 % 1_000_003, rows, rows
+
+def start(tuples):
+    return ps.WindowJoin(within=10**12, budget=ps.Tuples(tuples), policy=spec).start(rates=(1, 1))
+
+warm = start(5_000)
+warm.warm()
+warm.process(*batch(0, 9_000))  # the tables grow, too
+before = private()
+state = start(720_000)
+for at in range(0, rows, 20_000):
+    state.process(*batch(at, min(rows, 20_000)))
+print(private() - before, state.buffered)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
+@pytest.mark.parametrize("spec", ["fifo", "age", "learned", "auto"])
+@pytest.mark.parametrize(("rows", "most"), [(1_000, 16 << 20), (240_000, 115_000_000)])
+def test_memory_follows_the_rows_and_not_the_budget(spec: str, rows: int, most: int) -> None:
+    """With a budget of 720,000 tuples; 115 MB are what Spark's state in memory takes for 240,000 rows."""
+    command = [sys.executable, "-c", FEW_ROWS, spec, str(rows)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    taken, buffered = map(int, told.split())
+    assert buffered == rows
+    assert taken <= most, f"{taken / 2**20:.1f} MiB"
