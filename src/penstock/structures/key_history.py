@@ -148,7 +148,7 @@ def find_row(history, key):
 def take_row(history, key):
     """The row of a key, its own or a new one; -1 if all it could have are pinned."""
     mixed = _mixed(key)
-    first, mark, free = _first(history, mixed), _mark(mixed), np.int64(-1)
+    first, mark, free = _first(history, mixed), _mark(mixed), -1
     for at in range(first, first + WAYS):
         row = _row_at(history.place[at])
         if row < 0:
@@ -173,7 +173,7 @@ def take_row(history, key):
 @jit
 def _lightest(history, first):
     """Of eight places that are all taken, the one whose key has come least; -1 if all are pinned."""
-    best, least = np.int64(-1), np.inf
+    best, least = -1, np.inf
     for at in range(first, first + WAYS):
         row = _row_at(history.place[at])
         if history.pins[row] == 0:
