@@ -291,7 +291,7 @@ print(private() - before, state.buffered)
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux")
 @pytest.mark.parametrize("spec", ["fifo", "age", "learned", "auto"])
-@pytest.mark.parametrize(("rows", "most"), [(1_000, 16 << 20), (240_000, 115_000_000)])
+@pytest.mark.parametrize(("rows", "most"), [(1_000, 8 << 20), (240_000, 115_000_000)])
 def test_memory_follows_the_rows_and_not_the_budget(spec: str, rows: int, most: int) -> None:
     """With a budget of 720,000 tuples; 115 MB are what Spark's state in memory takes for 240,000 rows."""
     command = [sys.executable, "-c", FEW_ROWS, spec, str(rows)]
