@@ -135,7 +135,7 @@ print(drive.late.cached(pickle.loads(bytes.fromhex("{signature}"))))
 
 
 def test_what_else_is_imported_does_not_matter(tmp_path: Path) -> None:
-    """A process that compiles for others imports what the kernel needs; those that ask have all of Penstock."""
+    """A process that compiles for others imports what the kernel needs; one that asks has much more."""
     signature, _ = run(MUCH, tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path))
     found, _ = run(LITTLE.format(signature=signature), tmp_path, PENSTOCK_CACHE_DIR=str(tmp_path))
     assert found == "True"

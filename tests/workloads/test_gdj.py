@@ -108,7 +108,7 @@ def test_the_seed_decides(make) -> None:
         (lambda: gdj_stream(shape=0), r"shape=0 was given; a number between 0\.1 .* shape=None"),
         (lambda: gdj_stream(duration=0), r"duration=0"),
         (lambda: gdj_stream(rate=-1), r"rate=-1.*arrivals per tick"),
-        (lambda: gdj_pair(correlation="reverse"), r"correlation='reverse' was given.*direct, inverse"),
+        (lambda: gdj_pair(correlation="reverse"), r"correlation='reverse' is not known.*direct, inverse"),
         (lambda: gdj_attributes(0), r"attributes=0"),
         (lambda: gdj_attributes(2, left_alphas=(1,)), r"left_alphas has 1 values for 2 attributes"),
     ],

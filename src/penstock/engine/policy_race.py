@@ -99,6 +99,7 @@ class PolicyRace:
         self.rates: list[float] = []  # its results per arrival in the last epochs
         self.before: list[float] = []  # the same when it last changed, until that change has proved right
         self.came_from = 0  # who was followed then
+        self.allowed = np.ones(candidates, bool)  # whether there is memory for it
         self.barred = np.zeros((candidates, 2), np.int64)  # until which arrival, and how often so far
 
     @property
@@ -157,6 +158,8 @@ class PolicyRace:
             return None
         before, after = np.array(self.before), np.array(self.rates[1:])
         self.before = []
+        if not self.allowed[self.came_from]:
+            return None
         error = math.sqrt((before.var() + after.var()) / TRIED)
         fallen = before.mean() - after.mean()
         if fallen <= max(WORSE * before.mean(), CERTAIN * error):
@@ -202,7 +205,8 @@ class PolicyRace:
         self.grouped = FADE * self.grouped + self.gained
         self.rested += 1
         results = self.grouped.sum(axis=1)
-        leader = int(np.argmax(np.where(self.barred[:, 0] > self.arrivals, -1.0, results)))
+        ruled_out = (self.barred[:, 0] > self.arrivals) | ~self.allowed
+        leader = int(np.argmax(np.where(ruled_out, -1.0, results)))
         if leader == self.running or self.rested < REST or results[leader] <= 0:
             return None
         if not self.fresh and results[leader] < ENOUGH:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import MOST_BYTES, flag, flags, number, one_of, whole
 from penstock.arrays import time_dtype
 from penstock.budget import Budget, Bytes, budget_of
 from penstock.columns import Table, row_count
 from penstock.compiler.tiers import expecting
 from penstock.engine.asof_index import ANY_ORDER, LEFT_FIRST, RIGHT_FIRST, tie_order
 from penstock.engine.store import TIMED
-from penstock.errors import PenstockError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
 from penstock.joins.asof_config import (
     DIRECTIONS,
@@ -85,20 +85,9 @@ class AsofJoin:
         object.__setattr__(self, "budget", budget_of(self.budget))
         object.__setattr__(self, "policy", asof_policy(self.policy))
         check_tolerance(self.tolerance)
-        if self.direction not in DIRECTIONS:
-            raise PenstockError(
-                f"direction={self.direction!r} is not known{hint(self.direction, DIRECTIONS)}"
-            )
-        if not isinstance(self.allow_exact_matches, bool | np.bool_):
-            raise PenstockError(
-                f"allow_exact_matches={self.allow_exact_matches!r} is not allowed; give True or False."
-            )
-        if (
-            isinstance(self.seed, bool)
-            or not isinstance(self.seed, int | np.integer)
-            or not 0 <= self.seed < 2**62
-        ):
-            raise PenstockError(f"seed={self.seed!r} is not allowed; it must be a whole number from 0 up.")
+        one_of("direction", self.direction, DIRECTIONS)
+        flag("allow_exact_matches", self.allow_exact_matches)
+        whole("seed", self.seed)
 
     def run(
         self, left: Table, right: Table, *, on: Any, time: Any, unit: str = "ms", collect: bool = True
@@ -114,6 +103,7 @@ class AsofJoin:
         >>> join.run(trades, quotes, on=(), time=("ts", "at")).pairs["right_row"].to_pylist()
         [1, 0]
         """
+        flags(collect=collect)
         order = tie_order(DIRECTIONS[self.direction], bool(self.allow_exact_matches))
         arrivals = arrivals_of(
             left,
@@ -236,14 +226,9 @@ class AsofJoin:
         `right_first` says which of the rows of one time come first, if that is known.
         """
         check_budget_of_stream(self.budget)
-        if filter_bytes is not None and (
-            isinstance(filter_bytes, bool)
-            or not isinstance(filter_bytes, int | np.integer)
-            or filter_bytes < 0
-        ):
-            raise PenstockError(
-                f"filter_bytes={filter_bytes!r} is not allowed; give a number of bytes from 0 up."
-            )
+        if filter_bytes is not None:
+            whole("filter_bytes", filter_bytes, most=MOST_BYTES, what="a number of bytes")
+        number("row_bytes", row_bytes, 0, MOST_BYTES, what="a number of bytes from 0 up")
         dtype = time_dtype(dtype)
         tolerance = tolerance_of(self.tolerance, time_unit(unit), dtype)
         window = Within(0, 0).resolve(time_unit(unit))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.budget import Budget, Bytes, Fraction, Tuples
 from penstock.engine.asof_index import (
     ANY_ORDER,
@@ -86,7 +88,7 @@ def tolerance_of(given: Any, unit: str, dtype: np.dtype) -> Any:
     """
     if given is None:
         return UNLIMITED
-    span = given if _is_number(given) else duration(given, unit)
+    span = given if is_number(given) else duration(given, unit)
     if dtype == np.int64:
         span = math.floor(span)
     if not span < UNLIMITED:
@@ -104,8 +106,8 @@ def check_tolerance(given: Any) -> None:
     """
     if given is None:
         return
-    if not _is_number(given):
-        if isinstance(given, bool) or not (isinstance(given, str) or hasattr(given, "total_seconds")):
+    if not is_number(given):
+        if not isinstance(given, str | datetime.timedelta):
             raise WindowError(
                 "tolerance takes a number in the unit of the time column, a duration such as '60 s', or None "
                 f"for no limit; {given!r} was given."
@@ -210,7 +212,3 @@ def check_budget_of_stream(budget: Budget) -> None:
             f"{budget!r} is a share of what the whole input needs, which is not known for a stream; "
             "give Tuples or Bytes."
         )
-
-
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float | np.number) and not isinstance(given, bool)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.arrays import table_bytes
 from penstock.budget import Budget, Bytes, Fraction, Tuples
 from penstock.engine.apportion import apportion
@@ -225,7 +226,9 @@ def behind_of(lateness: Any, unit: str, window: Any, streams: int = 2) -> tuple[
     if len(each) != streams:
         raise PenstockError(f"lateness takes a span, or a tuple of {streams}; {lateness!r} was given.")
     behind = [
-        FARTHEST if one == math.inf else float(math.ceil(window_of(one).resolve(unit).horizons[0]))
+        FARTHEST
+        if is_number(one) and one == math.inf
+        else float(math.ceil(window_of(one).resolve(unit).horizons[0]))
         for one in each
     ]
     if max(behind) > FARTHEST:
@@ -252,8 +255,7 @@ def progress_times(reached: Sequence[Any], time_dtype: np.dtype) -> np.ndarray:
     for stream, time in enumerate(reached):
         if time is None:
             continue
-        number = isinstance(time, int | float | np.integer | np.floating) and not isinstance(time, bool)
-        if not number or not abs(time) < FARTHEST:
+        if not is_number(time) or not abs(time) < FARTHEST:
             raise PenstockError(
                 "advance takes a finite number between -2^61 and 2^61 per stream, or None; "
                 f"{time!r} was given."

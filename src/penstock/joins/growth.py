@@ -8,6 +8,7 @@ depend on the tuples that have come, and on nothing else: not on batches, restar
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 FIRST = 4_096  # tuples that a pool has room for at first, if its budget is in tuples
 FEW = 16  # the same if its budget is in bytes, where rows may be large
 DOUBLING = 1 << 17  # tuples up to which tables double; larger ones grow by a quarter
+KEPT_OPEN = 0.92  # the share of its tuples to which the policy that runs is held for the sake of others
 LEAST = 64  # the part of its tuples by which a pool grows at least
 MOST_TUPLES = 2**31 - 2  # table rows are numbered with 32 bits
 
@@ -45,11 +47,45 @@ def first_rooms(config: Config | ManyConfig) -> tuple[int, ...]:
     return tuple(max(1, min(FEW, room)) for room in rooms)
 
 
-def most_rooms(config: Config | ManyConfig, row: float | None = None) -> tuple[int, ...]:
-    """Return how many tuples with a payload of so many bytes each pool can hold; by default, the average."""
+def most_rooms(config: Config | ManyConfig, row: float | None = None, best: bool = False) -> tuple[int, ...]:
+    """Return how many tuples with a payload of so many bytes each pool can hold; by default, the average.
+
+    It is for the candidate that can hold fewest, or for the `best` one.
+    """
     row = config.mean_row if row is None else row
     limits = [[int(limit / (cost.per_tuple + row)) for limit in cost.pool_bytes] for cost in config.costs]
-    return tuple(map(min, zip(*limits, strict=True)))
+    return tuple(map(max if best else min, zip(*limits, strict=True)))
+
+
+def fitting(config: Config, store: Store) -> np.ndarray:
+    """Return which candidates could run with these tables and this payload within the budget."""
+    rooms, used = rooms_of(store), store.pools[:, P_USED].tolist()
+    return np.array(
+        [
+            all(_left(cost, pool, room) >= used[pool] for pool, room in enumerate(rooms))
+            for cost in config.costs
+        ],
+        bool,
+    )
+
+
+def bound_by(config: Config, store: Store, running: int) -> Config:
+    """Return the config with the costs that bind while this candidate runs: its own, and others' for a while.
+
+    Other candidates have to fit, so that they can be followed, as long as that costs few of the tuples that
+    the one that runs could keep. Which of them do depends on how large rows are.
+    """
+    if len(config.costs) < 2:
+        return config
+    row = store.pools[:, P_USED].sum() / max(1, store.pools[:, P_LIVE].sum())
+    most = [sum(cost.pool_bytes) / (cost.per_tuple + row) for cost in config.costs]
+    fits = fitting(config, store)
+    costs = tuple(
+        cost
+        for i, cost in enumerate(config.costs)
+        if i == running or (fits[i] and most[i] >= KEPT_OPEN * most[running])
+    )
+    return dataclasses.replace(config, costs=costs)
 
 
 def rooms_of(store: Store) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arguments import one_of
 from penstock.engine import pair_join_decided as engine
-from penstock.errors import PenstockError, hint
+from penstock.errors import PenstockError
 
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 MATCHES = ("all", "once", "one-to-one")
@@ -121,10 +122,8 @@ def kind_of(how: Any, matches: Any) -> JoinKind:
     name = how
     if isinstance(how, str) and how not in HOWS:
         name = ALIASES.get(how.lower().replace("_", ""), how)
-    if name not in HOWS:
-        raise PenstockError(f"how={how!r} is not known{hint(how, HOWS)}")
-    if matches not in MATCHES:
-        raise PenstockError(f"matches={matches!r} is not known{hint(matches, MATCHES)}")
+    name = one_of("how", name, HOWS)
+    matches = one_of("matches", matches, MATCHES)
     if matches != "all" and name in ("left_semi", "left_anti"):
         raise PenstockError(
             f"matches={matches!r} cannot be combined with how={name!r}, which has at most one row per left "

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import flags
 from penstock.arrays import check_reach
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
@@ -160,6 +161,7 @@ def join_many(
     [{'orders_row': 0, 'customers_row': 0, 'items_row': 0},
      {'orders_row': 1, 'customers_row': 1, 'items_row': 1}]
     """
+    flags(collect=collect, log=log)
     budget, policy, chain = budget_of(budget), get(policy), isinstance(on, Chain)
     joins = joins_of(streams, on)
     window = many_window_of(within, list(streams), joined_streams(joins, list(streams), chain))

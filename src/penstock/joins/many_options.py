@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from penstock.arguments import one_of, probability, whole
 from penstock.budget import Budget, Bytes
-from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.errors import BudgetError, PenstockError, UnknownPolicyError
 from penstock.joins.kinds import kind_of
 from penstock.policies import Policy, registered
 
@@ -41,18 +40,15 @@ def check_sampling(drop_rate: Any, warmup: Any) -> None:
     >>> from penstock.joins.many_options import check_sampling
     >>> check_sampling(0.5, 100)
     """
-    if drop_rate == "unbiased":
+    if isinstance(drop_rate, str) and drop_rate == "unbiased":
         raise PenstockError(
             "drop_rate='unbiased' is for joins of two streams, where a result has one older member, kept "
             "with one probability. A result of more streams needs all of its older members, so joins of "
             "different sizes would be sampled differently. Give a probability, and divide counts by "
             "(1 - drop_rate) to the power of the members but one."
         )
-    number = isinstance(drop_rate, int | float | np.number) and not isinstance(drop_rate, bool)
-    if not number or not 0 <= drop_rate <= 1:
-        raise PenstockError(f"drop_rate={drop_rate!r} is not allowed; it is a probability from 0 to 1.")
-    if isinstance(warmup, bool) or not isinstance(warmup, int | np.integer) or not 0 <= warmup < 2**62:
-        raise PenstockError(f"warmup={warmup!r} is not allowed; it must be a whole number from 0 up.")
+    probability("drop_rate", drop_rate)
+    whole("warmup", warmup)
 
 
 def check_options(
@@ -72,8 +68,7 @@ def check_options(
     policy.check_many()
     if allocation is None:
         allocation = policy.default_allocation(rates_known)
-    if allocation not in ALLOCATIONS:
-        raise PenstockError(f"allocation={allocation!r} is not known{hint(allocation, ALLOCATIONS)}")
+    allocation = one_of("allocation", allocation, ALLOCATIONS)
     if allocation == "credit" and not policy.has_credits:
         raise PenstockError(
             f"allocation='credit' needs the credits of gdj, but {policy.name} has none; use 'unified', "
@@ -87,8 +82,7 @@ def check_options(
         raise UnknownPolicyError(
             f"{policy.name} cannot manage one pool for all streams; use allocation='equal' or 'proportional'."
         )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise PenstockError(f"seed={seed!r} is not allowed; it must be a whole number from 0 up.")
+    whole("seed", seed)
     return allocation
 
 

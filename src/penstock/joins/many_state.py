@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arguments import flags
 from penstock.arrays import check_reach, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
@@ -128,6 +129,7 @@ class ManyState(DecidesFirst, GrowsTables):
         log: bool = False,
     ) -> ManyOutput:
         """Process a batch of arrivals. Under a byte budget, `size` has the bytes of each row."""
+        flags(collect=collect, log=log)
         batch = self._batch(stream, key, time, row, size)
         self._check_open()
         self._check_sizes(batch)

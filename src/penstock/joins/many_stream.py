@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from penstock.arguments import MOST_BYTES, flag, number, shown, whole
 from penstock.arrays import time_dtype
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import expecting
@@ -44,6 +46,7 @@ from penstock.states import snapshot as snapshots
 from penstock.states.checks import check_flow, check_sample, looked_over
 from penstock.window import UnitWatch
 
+MOST_STREAMS = 1_000
 SAMPLE_LEAST = 1 << 18  # bytes, for the estimate
 SAMPLE_PER_TUPLE = 64
 SAMPLE_SHARE = 16  # one part in so many of a byte budget
@@ -284,6 +287,26 @@ class ManyStreamState(EstimatesRecall, KeepsRows, ManyState):
         return state
 
 
+def _members(joins: Any, streams: int) -> tuple[tuple[int, ...], ...]:
+    """Return the joins as tuples of stream numbers, or raise an error that says what they are."""
+    try:
+        members = tuple(tuple(index(stream) for stream in join) for join in joins)
+    except TypeError:
+        members = ()
+    if not members or any(len(set(join)) < max(2, len(join)) for join in members):
+        raise PenstockError(
+            f"joins={shown(joins)} is not allowed; it is a list of joins, each a tuple of two or more "
+            "different stream numbers, such as [(0, 1, 2)]."
+        )
+    used = {stream for join in members for stream in join}
+    if used != set(range(streams)):
+        raise PenstockError(
+            f"joins={shown(joins)} is not allowed with streams={streams}; each of the streams 0 to "
+            f"{streams - 1} is in a join, and no other."
+        )
+    return members
+
+
 def start_many(
     streams: int,
     joins: Sequence[Sequence[int]],
@@ -320,8 +343,12 @@ def start_many(
     >>> state.process([0, 1], [5, 5], [9_000, 1_000], [0, 0]).counts.tolist()
     [0, 1]
     """
-    budget, policy = budget_of(budget), get(policy)
-    members = tuple(tuple(int(stream) for stream in join) for join in joins)
+    budget, policy, chain = budget_of(budget), get(policy), flag("chain", chain)
+    streams = whole("streams", streams, least=1, most=MOST_STREAMS)
+    members = _members(joins, streams)
+    number("row_bytes", row_bytes, 0, MOST_BYTES, what="a number of bytes from 0 up")
+    if sample_bytes is not None:
+        whole("sample_bytes", sample_bytes, most=MOST_BYTES, what="a number of bytes")
     if chain and any(len(link) != 2 for link in members):
         raise PenstockError(f"The links of a chain have two streams each; {joins!r} were given.")
     results = [tuple(range(streams))] if chain else members

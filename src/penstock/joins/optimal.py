@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import flags, shown
 from penstock.columns import Table
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.joins.arrivals import Arrivals, arrivals_of
@@ -153,6 +154,7 @@ def follow_decisions(
     ... ).stats.results
     2
     """
+    flags(collect=collect, log=log)
     join = WindowJoin(
         within=within, budget=budget, policy=_Decided(), allocation=allocation, step=step, warmup=warmup
     )
@@ -184,6 +186,11 @@ def _decisions(keep: np.ndarray, arrivals: Arrivals, step: str) -> pa.Table:
 
 def _keep(decisions: pa.Table, arrivals: Arrivals) -> np.ndarray:
     """Return, per arrival, the step it is kept to; the inverse of `_decisions`."""
+    if not isinstance(decisions, pa.Table):
+        raise ColumnError(
+            "decisions takes an Arrow table such as the decisions of an Optimum, with the columns stream, "
+            f"row and until; {shown(decisions)} was given."
+        )
     for name in ("stream", "row", "until"):
         if name not in decisions.column_names:
             raise ColumnError(f"The decisions have no column {name!r}{hint(name, decisions.column_names)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.arguments import is_number, shown
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
 from penstock.errors import (
@@ -93,12 +94,10 @@ def plan(
     >>> plan.answer.recall >= 0.8
     True
     """
-    if target is not None:
-        number = isinstance(target, int | float | np.floating) and not isinstance(target, bool)
-        if not number or not 0 < target <= 1:
-            raise PenstockError(
-                f"target={target!r} is not allowed; it is a recall above 0 and up to 1, such as 0.95."
-            )
+    if target is not None and (not is_number(target) or not 0 < target <= 1):
+        raise PenstockError(
+            f"target={shown(target)} is not allowed; it is a recall above 0 and up to 1, such as 0.95."
+        )
     if progress is not None and not callable(progress):
         raise PenstockError(
             f"progress={progress!r} is not allowed; it is a function of (done, total, label)."

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.store import COMPETE, POOL, Store
+from penstock.engine.store import COMPETE, P_BYTES, P_GROW, POOL, Store
 from penstock.joins.follower import new_predictor_for
-from penstock.joins.growth import first_rooms, most_rooms, rooms_of
+from penstock.joins.growth import first_rooms, limit_pools, most_rooms, rooms_of
 from penstock.policies import get
 from penstock.states.checks import check_parts, check_shapes, check_store, sound
 
@@ -28,6 +28,7 @@ def check_restored(state: JoinState) -> None:
         fresh.meta[COMPETE] = state.store.meta[COMPETE]
     else:
         fresh, policy = config.build(policy=running, rooms=rooms)
+    _allow_limits(config, state.store, fresh)
     predictor = None if follower is None else new_predictor_for(config)
     if follower is not None and predictor is not None:
         check_shapes(follower.predictor, predictor, "the history")
@@ -41,13 +42,31 @@ def check_restored(state: JoinState) -> None:
         check_parts(follower.predictor, state.store, predictor)
 
 
+def _allow_limits(config: Config, store: Store, fresh: Store) -> None:
+    """Let the fresh store have the limits of the other, if they are those of a candidate.
+
+    Which candidates bind depends on the rows that there were when the tables grew last.
+    """
+    if len(config.costs) < 2 or store.pools.shape != fresh.pools.shape:
+        return
+    rooms = rooms_of(fresh)
+    for cost in config.costs:
+        before = fresh.pools.copy()
+        limit_pools(dataclasses.replace(config, costs=(cost,)), fresh, rooms)
+        for limit in (P_BYTES, P_GROW):
+            known = fresh.pools[:, limit] == store.pools[:, limit]
+            known |= (limit == P_GROW) & (store.pools[:, limit] == -1)
+            before[:, limit] = np.where(known, store.pools[:, limit], before[:, limit])
+        fresh.pools[:] = before
+
+
 def checked_rooms(config: Config | ManyConfig, store: Store) -> tuple[int, ...]:
     """Return for how many tuples of each pool there is room, which is what the tables have to agree with."""
     first = first_rooms(config)
     sound(store.pools.dtype == np.int64 and store.pools.shape == (len(first), POOL), "the pools are others")
     rooms = rooms_of(store)
     sound(len(store.t64) == sum(rooms) + 2, "the tables are not for the tuples that pools may hold")
-    limits = most_rooms(config, 0) if config.costs else config.capacities
+    limits = most_rooms(config, 0, best=True) if config.costs else config.capacities
     fine = all(least <= room <= most for least, room, most in zip(first, rooms, limits, strict=True))
     sound(fine, "a pool has another limit")
     return rooms

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arguments import flags
 from penstock.arrays import check_reach, table_bytes, time_numbers, whole_numbers
 from penstock.compiler.interpreter import interpreted
 from penstock.compiler.tiers import Pace, expecting
@@ -44,7 +45,7 @@ from penstock.errors import BudgetError, PenstockError
 from penstock.joins.config import Config
 from penstock.joins.fates import fates_of, set_fates
 from penstock.joins.follower import JoinFollower
-from penstock.joins.growth import grow, next_rooms, rooms_of, touched_bytes
+from penstock.joins.growth import bound_by, fitting, grow, next_rooms, rooms_of, touched_bytes
 from penstock.joins.invariants import check_store
 from penstock.joins.late import LateWatch
 from penstock.joins.policy_switch import carried_tuples, switch_policy
@@ -155,6 +156,7 @@ class JoinState:
         log: bool = False,
     ) -> Output:
         """Process a batch of arrivals; in tick steps the last tick waits for a later time or `finish`."""
+        flags(collect=collect, log=log)
         batch = Batch(
             whole_numbers(stream, "stream", np.int8),
             whole_numbers(key, "key", instead=CODES),
@@ -200,6 +202,7 @@ class JoinState:
 
         An outer, semi or anti join decides all that is still buffered, and takes no more batches.
         """
+        flags(collect=collect, log=log)
         batch, self._open = self._open, None
         if self.decided:
             self.index.meta[ENDED] = 1
@@ -293,6 +296,8 @@ class JoinState:
                 self.seconds += clock.perf_counter() - began
                 continue
             if self.follower is not None and start == limit:
+                if len(self.config.costs) > 1:  # of those that do not fit any more, none can be followed
+                    self.follower.race.allowed = fitting(self.config, self.store)
                 leader = self.follower.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
                 heard = limit
                 if leader is not None:
@@ -337,14 +342,15 @@ class JoinState:
 
     def _grow(self) -> bool:
         """Make room for more tuples if the budget allows it and the driver has come back for that."""
-        rooms = next_rooms(self.config, self.store)
+        bound = self._bound()
+        rooms = next_rooms(bound, self.store)
         if rooms is None:
             return False
         self._note_peak()
         tables = self.store._asdict()
         self.store = None  # type: ignore[assignment]  # so that tables go as soon as they are copied
         try:
-            self.store = grow(self.config, tables, rooms)
+            self.store = grow(bound, tables, rooms)
             self.policy = self.running.grow(self.policy, self.store, rooms)
             self._grow_beyond(rooms)
         except MemoryError as error:
@@ -353,6 +359,12 @@ class JoinState:
                 "Give a smaller budget, and start again from the last snapshot."
             ) from error
         return True
+
+    def _bound(self) -> Config:
+        """Return the config with the costs that bind at present."""
+        if self.follower is None or len(self.config.costs) < 2:
+            return self.config
+        return bound_by(self.config, self.store, self.follower.race.running)
 
     def _grow_beyond(self, rooms: tuple[int, ...]) -> None:
         """Make room for more tuples in what a state has besides the store and the policy."""
@@ -370,9 +382,10 @@ class JoinState:
         self.peak_beyond = max(self.peak_beyond, self._beyond)
         self.follower.peak = self.table_bytes
         self.follower.change(policy)
+        bound = self._bound()
         carried, fates = carried_tuples(self.store), fates_of(self.index, self.store)
         old, self.store, self.policy = self.store.without_tables(), None, None  # type: ignore[assignment]
-        self.store, self.policy = switch_policy(self.config, policy, carried, old, self.follower.predictor)
+        self.store, self.policy = switch_policy(bound, policy, carried, old, self.follower.predictor)
         set_fates(self.index, self.store, fates)
         self.follower.peak = self.table_bytes
 
@@ -429,7 +442,7 @@ class JoinState:
     @property
     def table_bytes(self) -> int:
         """Bytes of all tables, without exact key counts."""
-        return touched_bytes(self.config, self.store, self._allocated_bytes)
+        return touched_bytes(self._bound(), self.store, self._allocated_bytes)
 
     @property
     def _allocated_bytes(self) -> int:

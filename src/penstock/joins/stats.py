@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import one_of
 from penstock.engine.policy_race import Choice
-from penstock.errors import PenstockError, hint
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.joins.answers import WeighedInputs, WeighedResults
@@ -111,10 +112,7 @@ class JoinStats:
         """
         if measure is None:
             return self._distortion
-        if measure not in ("sse", "kl"):
-            raise PenstockError(
-                f"There is no measure of distortion {measure!r}{hint(measure, ['sse', 'kl'])}"
-            )
+        one_of("measure", measure, ("sse", "kl"))
         return getattr(self._distortion, measure)
 
     def as_dict(self) -> dict[str, Any]:

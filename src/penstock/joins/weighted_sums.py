@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.errors import PenstockError, hint
+from penstock.arguments import one_of
+from penstock.errors import PenstockError
 
 WHATS = ("count", "sum", "mean")
 LEAST_DEGREES = 4.0  # of freedom: fewer would let an interval explode, and hardly cover more (simulated)
@@ -54,8 +55,7 @@ def check_question(what: Any, column: Any, confidence: Any) -> None:
     >>> from penstock.joins.weighted_sums import check_question
     >>> check_question("sum", "amount", 0.95)
     """
-    if what not in WHATS:
-        raise PenstockError(f"There is no estimate of {what!r}{hint(what, WHATS)}")
+    one_of("what", what, WHATS)
     if column is None and what != "count":
         raise PenstockError(f"estimate({what!r}) needs a column: estimate({what!r}, 'amount').")
     if column is not None and not isinstance(column, str):

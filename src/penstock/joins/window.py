@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import MOST_BYTES, flag, flags, number, one_of, probability, whole
 from penstock.arrays import check_reach, exact_floats, time_dtype
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.columns import Table
@@ -127,8 +128,8 @@ class WindowJoin:
         object.__setattr__(self, "policy", get(self.policy))
         for option, allowed in (("allocation", ALLOCATIONS), ("step", STEPS), ("drop_at", DROPS)):
             given = getattr(self, option)
-            if given not in allowed and not (option == "allocation" and given is None):
-                raise PenstockError(f"{option}={given!r} is not known{hint(given, allowed)}")
+            if given is not None or option != "allocation":
+                one_of(option, given, allowed)
         if not self.policy.joins:
             raise UnknownPolicyError(f"{self.policy.name} is for caches, not for joins{hint('', names())}")
         self.policy.check_joins()
@@ -151,11 +152,7 @@ class WindowJoin:
                 "drop_at='arrival'; use drop_at='admission' or no drops."
             )
         for option in ("warmup", "seed"):
-            given = getattr(self, option)
-            if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 0 <= given < 2**62:
-                raise PenstockError(
-                    f"{option}={given!r} is not allowed; it must be a whole number from 0 up."
-                )
+            whole(option, getattr(self, option))
         if isinstance(self.budget, Tuples):
             in_tuples(self.budget, (0, 0), Resolved(0, (0, 0), 0), 0)
         if self.policy.weighs_results:
@@ -223,6 +220,7 @@ class WindowJoin:
         >>> join.run(left, right, on=[("key", "id")], time=("ts", "at")).stats.results
         2
         """
+        flags(collect=collect, log=log)
         arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
         warn_unit(self.within, arrivals.unit, arrivals.numbers, arrivals.stamped)
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
@@ -398,8 +396,8 @@ class WindowJoin:
                     "the arrivals of each stream per unit of time, above 0."
                 )
         for option, given in (("row_bytes", row_bytes), ("sketch_bytes", sketch_bytes)):
-            if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
-                raise PenstockError(f"{option}={given!r} is not allowed; it is a number of bytes from 0 up.")
+            number(option, given, 0, MOST_BYTES, what="a number of bytes from 0 up")
+        numeric = flag("numeric", numeric)
         window = self.within.resolve(time_unit(unit))
         dtype = time_dtype(dtype)
         config = self._config(
@@ -412,7 +410,7 @@ class WindowJoin:
             None if lateness is None else behind_of(lateness, unit, window),
             sketch_bytes,
         )
-        config = dataclasses.replace(config, numeric=bool(numeric))
+        config = dataclasses.replace(config, numeric=numeric)
         if lateness is None:
             return JoinState(config)
         if self.step == "tick":
@@ -533,14 +531,8 @@ def check_rates(rates: Any) -> None:
 
 
 def _check_drop_rate(given: Any) -> None:
-    if isinstance(given, str):
-        fine = given == "unbiased"
-    else:
-        fine = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= 1
-    if not fine:
-        raise PenstockError(
-            f"drop_rate={given!r} is not allowed; it is a probability from 0 to 1, or 'unbiased'."
-        )
+    if not isinstance(given, str) or given != "unbiased":
+        probability("drop_rate", given, also=", or 'unbiased'")
 
 
 def _pairs(parts: list[Output], nulls: np.ndarray) -> pa.Table:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from penstock.arguments import one_of
 from penstock.columns import Table, column, column_names, times_of
 from penstock.errors import ColumnError, TermError, hint
 from penstock.linked.terms import Term, Terms, from_native, parse_term, string
@@ -133,8 +134,7 @@ def triples_of(
     >>> triples_of({"w": table}, ["w"], Terms()).start.tolist()
     [5.0, 6.0]
     """
-    if objects not in OBJECTS:
-        raise ColumnError(f"object={objects!r} is not known{hint(objects, OBJECTS)}")
+    one_of("object", objects, OBJECTS, ColumnError)
     if not isinstance(streams, Mapping):
         raise ColumnError(f"streams takes a dict of name to table; {type(streams).__name__} was given.")
     for name in names:

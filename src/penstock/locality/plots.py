@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.errors import PenstockError
 from penstock.extras import require
 from penstock.locality._keys import Keys, encode
@@ -128,7 +129,7 @@ def plot_inter_arrival(
     """
     codes = encode(keys).codes
     original = inter_arrival(codes, times)
-    permuted = inter_arrival(np.random.default_rng(seed).permutation(codes), times)
+    permuted = inter_arrival(draws(seed).permutation(codes), times)
     unit = "references" if times is None else "the unit of the times"
     if original.dtype.kind == "m":
         original, permuted = (gaps / np.timedelta64(1, "s") for gaps in (original, permuted))

@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.arguments import draws
 from penstock.locality._keys import Keys, encode
 from penstock.locality.stack_kernel import stack_distances
 
@@ -112,7 +113,7 @@ def stack_distance(keys: Keys, *, seed: int | np.random.Generator = 0) -> StackD
     Li et al., GreedyDual-Join (BUCS-TR-2004-028), sections 2.1 and 2.2.
     """
     codes, values = encode(keys)
-    shuffled = np.random.default_rng(seed).permutation(codes)
+    shuffled = draws(seed).permutation(codes)
     return StackDistance(distances_of(codes, len(values)), distances_of(shuffled, len(values)), len(values))
 
 

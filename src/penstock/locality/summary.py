@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.locality._keys import Keys, encode
 from penstock.locality.popularity import popularity
 from penstock.locality.stack import StackDistance, distances_of
@@ -103,7 +104,7 @@ def summary(keys: Keys, *, seed: int | np.random.Generator = 0) -> Summary:
     """
     codes, values = encode(keys)
     n, distinct = len(codes), len(values)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
     shuffled = rng.permutation(codes)
     flattened = rng.permutation(np.arange(n) % distinct)
     original = StackDistance(distances_of(codes, distinct), distances_of(shuffled, distinct), distinct)

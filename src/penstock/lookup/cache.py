@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.arguments import one_of, shown, whole
 from penstock.budget import Bytes, Tuples, budget_of
 from penstock.caching.arguments import caching_policy, weighing_names
 from penstock.columns import Table, column_names, row_count
@@ -115,10 +116,8 @@ class LookupCache:
         self.policy = caching_policy(policy)
         self.budget = _budget(budget)
         self.ttl = _seconds(ttl)
-        if missing not in MISSING:
-            raise PenstockError(f"missing={missing!r} is not known{hint(missing, MISSING)}")
-        if malformed not in MALFORMED:
-            raise PenstockError(f"malformed={malformed!r} is not known{hint(malformed, MALFORMED)}")
+        one_of("missing", missing, MISSING)
+        one_of("malformed", malformed, MALFORMED)
         if not isinstance(negative, bool):
             raise PenstockError(f"negative={negative!r} is not allowed; it must be true or false.")
         if self.policy.needs_future and not negative:
@@ -127,7 +126,11 @@ class LookupCache:
                 "are not in the table. Use negative=True, or another policy."
             )
         if cost is not None:
-            if cost != "measured" and not callable(cost) and not isinstance(cost, Mapping):
+            if (
+                not (isinstance(cost, str) and cost == "measured")
+                and not callable(cost)
+                and not isinstance(cost, Mapping)
+            ):
                 raise PenstockError(
                     f"cost={cost!r} is not known; give 'measured', a mapping from key to cost, or a function."
                 )
@@ -136,13 +139,14 @@ class LookupCache:
                     f"{self.policy.name} does not support costs{hint(self.policy.name, weighing_names())}"
                 )
         for what, value in (("batch", batch), ("query_keys", query_keys), ("connections", connections)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise PenstockError(f"{what}={value!r} is not allowed; it must be a whole number from 1 up.")
+            whole(what, value, least=1)
         for what, number in (("timeout", timeout), ("backoff", backoff)):
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
                 raise PenstockError(
                     f"{what}={number!r} is not allowed; it must be a number of seconds above 0."
                 )
+        if not callable(clock):
+            raise PenstockError(f"clock={shown(clock)} is not allowed; it is a function such as time.time.")
         self.missing, self.malformed, self.negative, self.cost = missing, malformed, negative, cost
         self.batch, self.suffix, self.seed, self.clock = batch, suffix, seed, clock
         shape = None if schema is None else _schema(schema, self.key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from penstock.arguments import is_number, shown
 from penstock.caching.arguments import caching_policy, entries_of
 from penstock.caching.cache import Cache
 from penstock.caching.run import requests_of
@@ -103,12 +104,22 @@ def plan_lookup(
     given = requests_of(requests)
     codes = given.codes
     keys = len(np.unique(codes))
-    if target is not None and not (isinstance(target, int | float) and 0 < target <= 1):
-        raise PenstockError(f"target={target!r} is not a hit rate; give one above 0 and up to 1.")
+    if target is not None and not (is_number(target) and 0 < target <= 1):
+        raise PenstockError(f"target={shown(target)} is not a hit rate; give one above 0 and up to 1.")
+    for option, several in (("sizes", sizes), ("policies", policies)):
+        if several is not None and not isinstance(several, Iterable):
+            raise PenstockError(f"{option}={shown(several)} is not allowed; give a list, or None.")
+    if progress is not None and not callable(progress):
+        raise PenstockError(
+            f"progress={shown(progress)} is not allowed; it is a function of (done, total, label)."
+        )
     if sizes is None:
         sizes = sorted({max(1, round(share * keys)) for share in SHARES})
     wanted = list(dict.fromkeys(entries_of(size) for size in sizes))
-    names = list(dict.fromkeys(caching_names() if policies is None else policies))
+    names = caching_names() if policies is None else [*policies]
+    for policy in names:
+        caching_policy(policy)
+    names = list(dict.fromkeys(names))
     if not wanted or not names:
         raise PenstockError("A plan needs at least one size and one policy.")
     specs = {name: caching_policy(name) for name in names}

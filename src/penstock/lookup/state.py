@@ -233,7 +233,7 @@ class LookupState:
         cost = self.spec.cost
         if cost is None:
             return None
-        if cost == "measured":
+        if isinstance(cost, str):
             return measured
         plain = [key[0] if len(key) == 1 else key for key in keys.keys]
         if isinstance(cost, Mapping):

@@ -40,11 +40,12 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-def number(name: str, value: Any, above: float = -math.inf) -> float:
-    """`value` as a finite float above a limit."""
+def number(name: str, value: Any, above: float = -math.inf, most: float = math.inf) -> float:
+    """`value` as a finite float above a limit, and up to another."""
     fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not fine or not math.isfinite(value) or value <= above:
+    if not fine or not math.isfinite(value) or not above < value <= most:
         limit = "a finite number" if above == -math.inf else f"a finite number above {above:g}"
+        limit += "" if most == math.inf else f" and up to {most:g}"
         raise ModelError(f"{name}={value!r} is not allowed; it is {limit}.")
     return float(value)
 

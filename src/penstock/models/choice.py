@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from penstock.errors import hint
+from penstock.arguments import one_of
 from penstock.extras import require
 from penstock.models import arguments as check
 from penstock.models.ar1 import AR1
@@ -39,8 +39,7 @@ def candidates(series: ArrayLike, criterion: str = "bic") -> list[Candidate]:
     >>> [type(c.model).__name__ for c in candidates(AR1(0.8, 10, 9).sample(800))][:1]
     ['AR1']
     """
-    if criterion not in CRITERIA:
-        raise ModelError(f"criterion={criterion!r} is not known{hint(criterion, CRITERIA)}")
+    one_of("criterion", criterion, CRITERIA, ModelError)
     require("statsmodels", "The choice of a model")
     found = check.series(series, 8)
     scored = []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock.errors import hint
+from penstock.arguments import one_of
 from penstock.models import arguments as check
 from penstock.models.arguments import Floats, ModelError
 from penstock.models.base import History, Model
@@ -45,8 +45,7 @@ def step_benefits(
     >>> step_benefits(Sequence([5, 6, 5]), [5], ahead=3)[:, 0].tolist()
     [1.0, 0.0, 1.0]
     """
-    if problem not in PROBLEMS:
-        raise ModelError(f"problem={problem!r} is not known{hint(problem, PROBLEMS)}")
+    one_of("problem", problem, PROBLEMS, ModelError)
     if problem == "caching":
         return model.first_reference(values, ahead, history)
     return model.pmf(values, np.arange(1, check.whole("ahead", ahead) + 1), history)

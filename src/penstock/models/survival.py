@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import hint
+from penstock.arguments import one_of
 from penstock.models import arguments as check
 from penstock.models.arguments import Floats, ModelError
 
@@ -35,8 +35,7 @@ class Survival:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ModelError(f"L={self.kind!r} is not known{hint(self.kind, KINDS)}")
+        one_of("L", self.kind, KINDS, ModelError)
         if self.kind == "exp":
             check.number("alpha", self.alpha, above=0.0)
         if self.kind == "fixed":
@@ -94,7 +93,12 @@ class OwnSurvival:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ModelError(f"L={self.function!r} is not a function of the number of steps.")
-        tried = self.weights(TRIED)
+        try:
+            tried = self.weights(TRIED)
+        except Exception as error:
+            raise ModelError(
+                f"L takes a number of steps and returns a probability; {self.function!r} does not: {error}"
+            ) from error
         wrong = np.flatnonzero(~((tried >= 0) & (tried <= 1)))
         if len(wrong):
             raise ModelError(
@@ -176,4 +180,4 @@ def alpha_for(lifetime: float) -> float:
     >>> round(alpha_for(12.5), 3)
     11.993
     """
-    return -1.0 / math.log(1.0 - 1.0 / check.number("lifetime", lifetime, above=1.0))
+    return -1.0 / math.log(1.0 - 1.0 / check.number("lifetime", lifetime, above=1.0, most=1e12))

@@ -6,8 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from penstock.arguments import flag, one_of, whole
 from penstock.budget import Bytes, budget_of
 from penstock.errors import BudgetError, ColumnError, EventLimitError, PatternError, hint
 from penstock.patterns.quota import Quota
@@ -49,20 +48,15 @@ class PatternOptions:
 
     def __post_init__(self) -> None:
         time_unit(self.unit)
-        if self.strategy not in STRATEGIES:
-            raise PatternError(f"strategy={self.strategy!r} is not known{hint(self.strategy, STRATEGIES)}")
+        one_of("strategy", self.strategy, STRATEGIES, PatternError)
         for name in ("type", "time"):
             if not isinstance(getattr(self, name), str):
                 raise ColumnError(f"{name} takes the name of a column; {getattr(self, name)!r} was given.")
         for name, least in (("limit", 0), ("max_events", 1)):
             given = getattr(self, name)
-            whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-            if given is not None and not (whole and given >= least):
-                raise PatternError(
-                    f"{name}={given!r} is not allowed; it must be a whole number from {least} up."
-                )
-        if not isinstance(self.count_only, bool):
-            raise PatternError(f"count_only={self.count_only!r} is not allowed; it must be True or False.")
+            if given is not None:
+                whole(name, given, least, error=PatternError)
+        flag("count_only", self.count_only, PatternError)
         if self.count_only and self.limit is not None:
             raise PatternError(
                 f"count_only=True with limit={self.limit} is not allowed: a count covers all matches, but a "

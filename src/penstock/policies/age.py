@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.compiler.jit import jit
 from penstock.engine import arrival_ring
 from penstock.engine.hooks import (
@@ -26,9 +27,9 @@ from penstock.engine.hooks import (
     score,
 )
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
-from penstock.engine.store import ROW, STREAM, TIME
+from penstock.engine.store import ROW, STREAM, TIME, Store
 from penstock.errors import PolicyOptionError
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import Policy, Setting
 from penstock.structures.age_curves import BINS, age_bin, best_age, trace_ages
 
 EVERY = 1_000  # arrivals of a stream between two updates of its learnt curve
@@ -85,6 +86,7 @@ class Age(Policy):
     one_by_one: ClassVar[bool] = True
     unified: ClassVar[bool] = False
     many: ClassVar[bool] = False
+    grows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.k, str):
@@ -142,8 +144,12 @@ class Age(Policy):
             ended=np.zeros((2, BINS)),
             learnt=learnt,
             own=own,
-            queue=new_queue(setting.capacities if self.k == "tuple" else (0, 0)),
+            queue=new_queue(setting.at_first if self.k == "tuple" else (0, 0)),
         )
+
+    def grow(self, state: AgeState, store: Store, rooms: tuple[int, ...]) -> AgeState:
+        """Return the same state; only tuples with ages of their own have a queue."""
+        return state._replace(queue=state.queue.grown(rooms)) if self.k == "tuple" else state
 
     def _from_trace(self, setting: Setting, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best age of each stream, and of each tuple by row if wanted, from the whole trace."""

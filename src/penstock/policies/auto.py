@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.arguments import is_number
 from penstock.errors import PolicyOptionError
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import Policy, Setting
 from penstock.policies.candidates import can_be_candidate
 
 

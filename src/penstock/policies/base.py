@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.engine.match_predictor import MatchPredictor
 from penstock.engine.store import TIMED, Store
 from penstock.errors import PolicyOptionError, UnknownPolicyError
@@ -228,8 +229,3 @@ def _spelled(value: Any) -> str:
     between = "|" if any(isinstance(part, tuple) for part in value) else "/"
     text = between.join(_spelled(part) for part in value)
     return text if len(value) > 1 else text + between
-
-
-def is_number(value: object) -> bool:
-    """Whether a parameter is a plain number (not a bool)."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

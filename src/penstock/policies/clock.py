@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.compiler.jit import jit
 from penstock.engine.cache_loop import (
     Heap,
@@ -29,7 +30,7 @@ from penstock.engine.cache_loop import (
 from penstock.engine.hooks import enter, leave, lowest, make_room, match_key, match_one, score
 from penstock.engine.score_queue import Queue, file_newcomer, front, new_queue
 from penstock.engine.store import ARRIVAL, BASE, ENTRY, HIGH_TUPLE, PLACE, SIDE, STREAM, USE, Store
-from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting
 from penstock.snapshots.array_checks import check_same
 from penstock.structures.bitset import Bitset, bit_add, bit_next, bit_remove, new_bitset
 

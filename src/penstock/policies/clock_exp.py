@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.compiler.jit import jit
 from penstock.compiler.references import prefetch
 from penstock.engine.cache_loop import (
@@ -56,7 +57,7 @@ from penstock.engine.tuple_cells import (
     new_cells,
     remove_cell,
 )
-from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting
 from penstock.policies.clock import (
     Ring,
     check_ring,
@@ -165,7 +166,7 @@ class ClockExp(Policy):
     trial_bytes: ClassVar[int] = 1 << 20  # with rho="auto": minimum bytes for the small buffers (else 5 %)
 
     def __post_init__(self) -> None:
-        if self.rho == "auto":
+        if isinstance(self.rho, str) and self.rho == "auto":
             # Set on this object only: the class attributes describe a fixed rho.
             for name, value in (("chooses", True), ("many", False), ("caches", False)):
                 object.__setattr__(self, name, value)

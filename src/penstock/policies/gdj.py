@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.compiler.jit import jit
 from penstock.engine.cache_loop import LIVE as CACHED
 from penstock.engine.cache_loop import USED, entered, gone, used, worst
@@ -64,7 +65,7 @@ from penstock.engine.store import (
 )
 from penstock.engine.tuple_cells import BLOCK, Cells, add_cell, cell_of, fetch_cells, new_cells, remove_cell
 from penstock.errors import PolicyOptionError
-from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting
 from penstock.policies.greedy_dual import GreedyDualCache, new_greedy_dual
 from penstock.structures.ranked_list import (
     Blocks,

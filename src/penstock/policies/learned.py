@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from penstock.arguments import is_number
 from penstock.compiler.jit import jit
 from penstock.engine.hooks import arrive, enter, leave, lowest, newcomer, open_key, score
 from penstock.engine.match_predictor import (
@@ -33,7 +34,7 @@ from penstock.engine.store import (
     Store,
 )
 from penstock.engine.store import KEY as STORED_KEY
-from penstock.policies.base import Policy, Setting, is_number
+from penstock.policies.base import Policy, Setting
 from penstock.structures.key_heap import Ranking, check_ranking, new_ranking, rank, unrank
 from penstock.structures.key_history import KEY, find_row, last_of
 from penstock.structures.key_positions import listed_bytes

@@ -25,7 +25,7 @@ from penstock.engine.tournament import Tournament, champion, enrol, line_score, 
 from penstock.policies.base import Policy, Setting
 from penstock.policies.prob import counts_beyond, key_counts
 from penstock.structures.key_counts import Counts, count_key, counted, reserve
-from penstock.structures.key_history import count_from_history
+from penstock.structures.key_history import TAKEN, count_from_history
 
 
 class LifeState(NamedTuple):
@@ -83,7 +83,7 @@ class Life(Policy):
 
     def inform(self, state: LifeState, predictor: MatchPredictor) -> LifeState:
         """Take the counts from a history of the stream."""
-        counts = reserve(state.counts, len(predictor.history.pins))
+        counts = reserve(state.counts, int(predictor.history.meta[TAKEN]))
         count_from_history(counts, predictor.history)
         return state._replace(counts=counts)
 

@@ -40,7 +40,7 @@ from penstock.structures.key_counts import (
     reserve,
     sketch_bytes_per_key,
 )
-from penstock.structures.key_history import count_from_history
+from penstock.structures.key_history import TAKEN, count_from_history
 
 
 class ProbState(NamedTuple):
@@ -100,7 +100,7 @@ class Prob(Policy):
 
     def inform(self, state: ProbState, predictor: MatchPredictor) -> ProbState:
         """Take the counts from a history of the stream."""
-        counts = reserve(state.counts, len(predictor.history.pins))
+        counts = reserve(state.counts, int(predictor.history.meta[TAKEN]))
         count_from_history(counts, predictor.history)
         return state._replace(counts=counts)
 

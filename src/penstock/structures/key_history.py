@@ -7,6 +7,9 @@ the next.
 
 A key is looked for in eight places. If none is free, the row whose key has come least on the longest scale
 is replaced, unless it is pinned; if all are pinned, the newcomer is not noted.
+
+A place says which row its key has, and a part of the key's hash, so that other keys' rows are not read. Rows
+are taken one after the other: memory that no key has needed yet is never touched.
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.compiler.references import borrow
 from penstock.structures.key_counts import count_more
+from penstock.structures.tables import new_table
 
 SCALES = 4
 RATES = SCALES + 1  # per stream: the scales, and the time since the beginning
 RATIO = 4.0
 WAYS = 8
-ROW_BYTES = 66
+ROW_BYTES = 74
+ROW_BITS = 33  # of a place, for its row + 1; the others are of the hash
 
 # Columns of a row, 64 bits wide.
 KEY = 0
@@ -34,12 +39,15 @@ LAST = 1  # + stream: the arrival with which it came last, 0 if never; a row wit
 FADING = 6  # + stream * SCALES: as of the later of the two
 EVER = 14  # + stream
 
-CLOCK = 0  # of `meta`
+# Of `meta`.
+CLOCK = 0
+TAKEN = 1  # rows
 
 
 class History(NamedTuple):
     """The rows, and when they are pinned."""
 
+    place: np.ndarray  # row + 1 and a part of the hash; 0 if it is free
     word: np.ndarray
     part: np.ndarray  # the same as 32-bit floats
     pins: np.ndarray
@@ -62,14 +70,15 @@ History.tables = ("part",)  # type: ignore[attr-defined]
 
 def new_history(rows: int, shortest: float) -> History:
     """An empty history with so many rows, a power of two."""
-    word = np.zeros((rows + WAYS, 8), np.int64)
+    word = new_table((rows + WAYS, 8), np.int64)
     return History(
+        place=new_table(rows + WAYS, np.int64, scattered=True),
         word=word,
         part=word.view(np.float32),
-        pins=np.zeros(rows + WAYS, np.int16),
+        pins=new_table(rows + WAYS, np.int16),
         scale=shortest * RATIO ** np.arange(SCALES),
         norm=np.ones(RATES),
-        meta=np.zeros(1, np.int64),
+        meta=np.zeros(2, np.int64),
     )
 
 
@@ -90,10 +99,25 @@ def tick(history):
 
 
 @jit
-def _first(history, key):
+def _mixed(key):
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64((mixed >> np.uint64(32)) & np.uint64(history.word.shape[0] - WAYS - 1))
+    return (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+
+
+@jit
+def _first(history, mixed):
+    return np.int64((mixed >> np.uint64(32)) & np.uint64(history.place.shape[0] - WAYS - 1))
+
+
+@jit
+def _mark(mixed):
+    """The part of a hash that a place has, where the bits of a row are 0."""
+    return np.int64((mixed & np.uint64((1 << (63 - ROW_BITS)) - 1)) << np.uint64(ROW_BITS))
+
+
+@jit
+def _row_at(place):
+    return (place & np.int64((1 << ROW_BITS) - 1)) - 1
 
 
 @jit
@@ -111,34 +135,53 @@ def faded(history, row):
 @jit
 def find_row(history, key):
     """The row of a key, -1 if it has none."""
-    first = _first(history, key)
-    for row in range(first, first + WAYS):
-        if history.word[row, KEY] == key and last_of(history, row) != 0:
+    mixed = _mixed(key)
+    first, mark = _first(history, mixed), _mark(mixed)
+    for at in range(first, first + WAYS):
+        row = _row_at(history.place[at])
+        if row >= 0 and history.place[at] - row - 1 == mark and history.word[row, KEY] == key:
             return row
-    return -1
+    return np.int64(-1)
 
 
 @jit
 def take_row(history, key):
     """The row of a key, its own or a new one; -1 if all it could have are pinned."""
-    first = _first(history, key)
-    best, least = -1, np.inf
-    for row in range(first, first + WAYS):
-        last = last_of(history, row)
-        if last != 0 and history.word[row, KEY] == key:
+    mixed = _mixed(key)
+    first, mark, free = _first(history, mixed), _mark(mixed), -1
+    for at in range(first, first + WAYS):
+        row = _row_at(history.place[at])
+        if row < 0:
+            if free < 0:
+                free = at
+        elif history.place[at] - row - 1 == mark and history.word[row, KEY] == key:
             return row
-        if last == 0:
-            if least >= 0.0:
-                best, least = row, -1.0
-        elif history.pins[row] == 0 and least > 0.0:
+    if free >= 0:
+        row, history.meta[TAKEN] = history.meta[TAKEN], history.meta[TAKEN] + 1
+        history.place[free] = mark + row + 1
+    else:
+        at = _lightest(history, first)
+        if at < 0:
+            return np.int64(-1)
+        row = _row_at(history.place[at])
+        history.place[at] = mark + row + 1
+        history.word[row] = 0
+    history.word[row, KEY] = key
+    return row
+
+
+@jit
+def _lightest(history, first):
+    """Of eight places that are all taken, the one whose key has come least; -1 if all are pinned."""
+    best, least = -1, np.inf
+    for at in range(first, first + WAYS):
+        row = _row_at(history.place[at])
+        if history.pins[row] == 0:
             heavy = np.float64(history.part[row, FADING + SCALES - 1])
             heavy += np.float64(history.part[row, FADING + 2 * SCALES - 1])
             heavy *= faded(history, row)
             if heavy < least:
-                best, least = row, heavy
-    if best >= 0:
-        history.word[best] = 0
-        history.word[best, KEY] = key
+                best, least = at, heavy
     return best
 
 
@@ -167,7 +210,7 @@ def count_from_history(counts, history):
 
 @jit
 def _count(counts, history):
-    for row in range(history.pins.shape[0]):
+    for row in range(history.meta[TAKEN]):
         for stream in range(2):
             ever = np.int64(history.part[row, EVER + stream])
             if ever > 0:

@@ -16,8 +16,13 @@ HUGE = 1 << 22  # bytes from which large pages pay, as NumPy has it
 PIECE = 1 << 20  # bytes that are moved at a time
 
 
-def new_table(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+def new_table(
+    shape: int | tuple[int, ...], dtype: Any = np.float64, *, scattered: bool = False
+) -> np.ndarray:
     """Return an array of zeros.
+
+    One that is filled in no order, as hash tables are, is `scattered`: on large pages, a few entries would
+    take the memory of all.
 
     >>> from penstock.structures.tables import new_table
     >>> new_table((2, 3), int).tolist()
@@ -36,7 +41,7 @@ def new_table(shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarr
         raise MemoryError(f"no room for a table of {size:,} bytes") from error
     if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
-            pages.madvise(mmap.MADV_HUGEPAGE)
+            pages.madvise(mmap.MADV_NOHUGEPAGE if scattered else mmap.MADV_HUGEPAGE)
         except OSError:
             pass  # a system without large pages
     return np.frombuffer(pages, dtype, count).reshape(shape)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.workloads import _check
+from penstock.arguments import one_of
 
 Correlation = Literal["direct", "inverse"]
 Seed = int | np.random.Generator
@@ -27,7 +27,7 @@ def draw_ranks(n: int, probabilities: NDArray[np.float64], rng: np.random.Genera
 
 def is_inverse(correlation: Correlation) -> bool:
     """Whether the right stream of a pair has its ranks reversed."""
-    return _check.one_of("correlation", correlation, ("direct", "inverse")) == "inverse"
+    return one_of("correlation", correlation, ("direct", "inverse")) == "inverse"
 
 
 def ranks_to_keys(ranks: NDArray[np.int64], keys: int, mirrored: bool) -> NDArray[np.int64]:

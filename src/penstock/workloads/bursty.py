@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.errors import PenstockError
 from penstock.workloads import _check
 from penstock.workloads._draw import Correlation, Seed, draw_ranks, is_inverse, ranks_to_keys
@@ -77,7 +78,7 @@ def bursty_pair(
     edges = np.column_stack((middles - burst_seconds / 2, middles + burst_seconds / 2)).ravel()
     edges = np.concatenate(([0.0], edges, [seconds]))
     rates = np.where(np.arange(len(edges) - 1) % 2 == 1, rate * factor, rate)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
 
     def stream(mirrored: bool) -> pd.DataFrame:
         times = _piecewise_poisson(edges, rates, rng)

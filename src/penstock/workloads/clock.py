@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.errors import PenstockError
 from penstock.workloads import _check
 from penstock.workloads._draw import Seed, draw_ranks
@@ -75,7 +76,7 @@ def sensor_bursts(
     spread = _check.whole("spread", spread)
     rate = _check.positive("rate", rate, " It is in readings per second.")
     duration = max(readings / rate * 1_000, spread + 1.0)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
 
     clustered = round(readings * burstiness)
     scattered = readings - clustered
@@ -172,7 +173,7 @@ def viewers_and_guide(
             f"{slots} of them in {days} days. Hint: channels={-(-programmes // 100)} gives each about 100."
         )
     popularity = zipf_probabilities(channels, alpha)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
     guide = programme_guide(programmes, channels, duration, rng)
     starts = switching_times(viewers, guide, popularity, duration, boundary, rng)
 

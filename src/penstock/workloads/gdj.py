@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.errors import PenstockError
 from penstock.workloads import _check
 from penstock.workloads._draw import Correlation, Seed, is_inverse, ranks_to_keys
@@ -71,7 +72,7 @@ def gdj_stream(
     probabilities = zipf_probabilities(keys, alpha)
     if shape is not None:
         shape = _check.number("shape", shape, 0.1, 1e6, " Use shape=None for no temporal correlation.")
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
     counts = rng.multinomial(round(rate * duration), probabilities)
     times = _renewal_times(counts, duration, shape, rng)
     order = np.argsort(times)
@@ -121,7 +122,7 @@ def gdj_pair(
     Li et al., GreedyDual-Join (BUCS-TR-2004-028), section 5.3.3.
     """
     mirrored = is_inverse(correlation)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
     left = gdj_stream(keys=keys, alpha=alpha, shape=shape, rate=rate, duration=duration, seed=rng)
     right = gdj_stream(keys=keys, alpha=alpha, shape=shape, rate=rate, duration=duration, seed=rng)
     right["key"] = ranks_to_keys(right["key"].to_numpy(), keys, mirrored)
@@ -177,7 +178,7 @@ def gdj_attributes(
     Li et al., GreedyDual-Join (BUCS-TR-2004-028), section 5.3.4.
     """
     attributes = _check.whole("attributes", attributes)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
 
     def stream(name: str, alphas: Sequence[float]) -> pd.DataFrame:
         if len(alphas) != attributes:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.workloads import _check
 from penstock.workloads._draw import Seed
 from penstock.workloads.zipf import StreamPair
@@ -75,7 +76,7 @@ def walk(*, steps: int = STEPS, seed: Seed = 0) -> StreamPair:
     1
     """
     steps = _check.whole("steps", steps)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
     left, right = (np.cumsum(np.rint(rng.normal(0.0, 1.0, steps)).astype(np.int64)) for _ in range(2))
     return _pair(left, right)
 
@@ -84,7 +85,7 @@ def _trends(
     steps: int, seed: Seed, left_sd: float | None, right_sd: float | None, lag: int = LAG
 ) -> StreamPair:
     steps = _check.whole("steps", steps)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
     left = _noise(rng, steps, left_sd, LEFT_BOUND)
     right = _noise(rng, steps, right_sd, RIGHT_BOUND)
     return _pair(np.arange(steps) - lag + left, np.arange(steps) + right)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from penstock.arguments import draws
 from penstock.workloads import _check
 from penstock.workloads._draw import Correlation, Seed, draw_ranks, is_inverse, ranks_to_keys
 
@@ -100,7 +101,7 @@ def zipf_pair(
     arrivals = _check.whole("arrivals", arrivals, least=0)
     rate = _check.positive("rate", rate, " It is in arrivals per second.")
     probabilities = zipf_probabilities(keys, alpha)
-    rng = np.random.default_rng(seed)
+    rng = draws(seed)
 
     def stream(mirrored: bool) -> pd.DataFrame:
         key = ranks_to_keys(draw_ranks(arrivals, probabilities, rng), keys, mirrored)

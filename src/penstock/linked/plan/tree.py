@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from penstock.arguments import is_number, shown
 from penstock.errors import PenstockError
 from penstock.linked.language.nodes import Query, Var
 from penstock.linked.triples import Triples
@@ -91,16 +92,17 @@ def asked_for(query: Query, joins: Any, rates: Sequence[float] | None) -> Tree |
         return None if joins is None else checked(joins, query)
     if joins is not None:
         raise PenstockError("Give either joins or rates, not both.")
-    if len(rates) != len(query.patterns) or not all(_is_rate(rate) for rate in rates):
+    sequence = isinstance(rates, Sequence | np.ndarray) and not isinstance(rates, str)
+    if not sequence or len(rates) != len(query.patterns) or not all(_is_rate(rate) for rate in rates):
         raise PenstockError(
-            f"rates={rates!r} is not allowed; give a number of at least 0 for each of the "
+            f"rates={shown(rates)} is not allowed; give a number of at least 0 for each of the "
             f"{len(query.patterns)} patterns."
         )
     return in_turn(query, rates)
 
 
 def _is_rate(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(value >= 0)
+    return is_number(value) and bool(value >= 0)
 
 
 def _lasting(query: Query, patterns: Sequence[int]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import flags
 from penstock.budget import Bytes, Tuples
 from penstock.engine.policy_race import Choice
 from penstock.errors import BudgetError, ColumnError, PenstockError, SnapshotError
@@ -73,7 +74,14 @@ class QueryState:
     def __init__(self, options: StreamOptions) -> None:
         self.options, self.query = options, parse_query(options.text)
         budget, self.policy = check_options(
-            QueryOptions(budget=options.budget, policy=options.policy, gain=options.gain, seed=options.seed)
+            QueryOptions(
+                budget=options.budget,
+                policy=options.policy,
+                objects=options.objects,
+                unit=options.unit,
+                gain=options.gain,
+                seed=options.seed,
+            )
         )
         if not isinstance(budget, Tuples | Bytes):
             raise BudgetError(
@@ -90,6 +98,7 @@ class QueryState:
         self, streams: Mapping[str, Table], *, collect: bool = True, log: bool = False
     ) -> LinkedOutput:
         """Process a batch: a table for each stream, or for some of them. A refused one changes nothing."""
+        flags(collect=collect, log=log)
         before, offsets = (self.state, self.latest, self.planned), self.offsets.copy()
         counted = None if self.state is None else (self.state.matched, self.state.unmatched)
         try:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import flags, is_number, one_of, shown, whole
 from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.engine.apportion import apportion
 from penstock.engine.triple_lifetime import lives
-from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
+from penstock.errors import BudgetError, ColumnError, PenstockError, UnknownPolicyError
 from penstock.joins.config import COUNT_SHARE
 from penstock.joins.follower import allowance_of
 from penstock.linked.plan.plan import QueryPlan
@@ -29,9 +30,10 @@ from penstock.linked.run.prepare import prepared
 from penstock.linked.run.state import LinkedState
 from penstock.linked.run.stats import LinkedRun, LinkedStats
 from penstock.linked.terms import Terms
-from penstock.linked.triples import Triples
+from penstock.linked.triples import OBJECTS, Triples
 from penstock.policies import Policy, get, names
 from penstock.policies.candidates import checked_candidates
+from penstock.units import time_unit
 
 if TYPE_CHECKING:
     from penstock.columns import Table
@@ -67,23 +69,20 @@ def check_options(options: QueryOptions) -> tuple[Budget | None, Policy]:
     budget = None if options.budget is None else budget_of(options.budget)
     policy = get(options.policy)
     _check_policy(policy)
-    if options.allocation is not None and options.allocation not in ALLOCATIONS:
-        raise PenstockError(
-            f"allocation={options.allocation!r} is not known{hint(options.allocation, ALLOCATIONS)}"
-        )
+    if options.allocation is not None:
+        one_of("allocation", options.allocation, ALLOCATIONS)
+    one_of("object", options.objects, OBJECTS, ColumnError)
+    time_unit(options.unit)
+    flags(collect=options.collect, exact=options.exact, log=options.log)
     for name in ("warmup", "seed"):
-        value = getattr(options, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
-            raise PenstockError(
-                f"{name}={value!r} is not allowed; it must be a whole number from 0 up, below 2^63."
-            )
+        whole(name, getattr(options, name))
     gain = options.gain
     if (
         not isinstance(gain, tuple)
         or len(gain) != 2
-        or not all(isinstance(g, int | float) and 0 <= g <= 1000 for g in gain)
+        or not all(is_number(g) and 0 <= g <= 1000 for g in gain)
     ):
-        raise PenstockError(f"gain={gain!r} is not allowed; it is a pair of numbers from 0 to 1000.")
+        raise PenstockError(f"gain={shown(gain)} is not allowed; it is a pair of numbers from 0 to 1000.")
     return budget, policy
 
 

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from penstock.arguments import is_number, one_of
 from penstock.engine.store import Store
-from penstock.errors import PolicyOptionError, hint
+from penstock.errors import PolicyOptionError
 from penstock.models.kernels.offset_histogram import COLUMNS, SEEN
 from penstock.models.kernels.outlook import FOUND, NONE, TREND, WALK
-from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting
 from penstock.policies.heeb.cache import HeebCache, new_heeb_cache
 from penstock.policies.heeb.join import Heeb
 from penstock.policies.heeb.state import BUCKETS, FADING, FITTED, FORM, HeebState
@@ -68,10 +69,9 @@ class HeebHist(Policy):
     caches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise PolicyOptionError(f"{self.name}: form={self.form!r} is not known{hint(self.form, FORMS)}")
-        whole = is_number(self.buckets) and int(self.buckets) == self.buckets
-        self.require(whole and 3 <= self.buckets <= 1_000, "buckets", "a whole number from 3 to 1,000")
+        one_of("form", self.form, FORMS, PolicyOptionError, say=f"{self.name}: form=")
+        fine = is_number(self.buckets) and 3 <= self.buckets <= 1_000 and int(self.buckets) == self.buckets
+        self.require(fine, "buckets", "a whole number from 3 to 1,000")
         self.require(is_number(self.decay) and 0 < self.decay <= 1, "decay", "above 0 and at most 1")
 
     def build(self, setting: Setting) -> HeebState:

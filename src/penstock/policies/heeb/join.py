@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from penstock.arguments import is_number, one_of
 from penstock.engine.score_queue import new_queue
 from penstock.engine.store import (
     ARRIVAL,
@@ -18,7 +19,7 @@ from penstock.engine.store import (
     STREAM,
     Store,
 )
-from penstock.errors import PolicyOptionError, hint
+from penstock.errors import PolicyOptionError
 from penstock.models import (
     AR1,
     LinearTrend,
@@ -38,7 +39,7 @@ from penstock.models.kernels.offset_histogram import (
 )
 from penstock.models.kernels.outlook import REACH, Outlook, new_outlook, set_exponential, sum_weights
 from penstock.models.survival import KINDS, LEFT_OUT
-from penstock.policies.base import CacheSetting, Policy, Setting, is_number
+from penstock.policies.base import CacheSetting, Policy, Setting
 from penstock.policies.heeb import hooks  # noqa: F401 (registers what is done)
 from penstock.policies.heeb.cache import HeebCache, new_heeb_cache
 from penstock.policies.heeb.state import (
@@ -160,8 +161,7 @@ class Heeb(Policy):
             self.require(fine, "lifetime", "an average number of steps above 1, up to 20,000")
             self.require(self.alpha == "auto", "alpha", "left out if a lifetime is given")
         if isinstance(self.L, str):
-            if self.L not in KINDS:
-                raise PolicyOptionError(f"{self.name}: L={self.L!r} is not known{hint(self.L, KINDS)}")
+            one_of("L", self.L, KINDS, PolicyOptionError, say=f"{self.name}: L=")
             fine = self.steps is None or (is_number(self.steps) and 1 <= self.steps <= 1 << 18)
             fine = fine and (self.L != "fixed" or self.steps is not None)
             self.require(fine, "steps", "a number from 1 up")
@@ -170,8 +170,7 @@ class Heeb(Policy):
                 object.__setattr__(self, "L", survival_of(self.L))
             except ModelError as error:
                 raise PolicyOptionError(f"{self.name}: {error}") from error
-        if self.way not in WAYS:
-            raise PolicyOptionError(f"{self.name}: way={self.way!r} is not known{hint(self.way, WAYS)}")
+        one_of("way", self.way, WAYS, PolicyOptionError, say=f"{self.name}: way=")
         if self.way in ("time", "value"):
             self._check_way()
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.arguments import one_of
 from penstock.errors import (
     QueueError,
     UnknownPolicyError,
-    hint,
 )
 from penstock.queues.arguments import (
     disk_error,
@@ -60,8 +60,7 @@ class OpenFolder:
         if spec.name == "greedy-chunk" and spec.block and spec.block > self.memory // (2 * queues):
             spec = with_block(planner("hybrid"), spec.block)  # T above M/2 means HALF
         self.plan = spec.sized(self.memory, queues)
-        if on_full not in FULL:
-            raise QueueError(f"on_full={on_full!r} was given{hint(on_full, FULL)}")
+        one_of("on_full", on_full, FULL, QueueError)
         self.limit = None if disk_limit is None else size_of(disk_limit)
         if self.limit is not None and self.limit < 4096:
             raise QueueError(f"disk_limit takes at least 4 KiB; {disk_limit!r} was given.")

@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.arguments import one_of
 from penstock.budget import Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.engine.asof_index import RIGHT_FIRST, tie_order
-from penstock.errors import ColumnError, PenstockError, hint
+from penstock.errors import ColumnError
 from penstock.joins.asof import AsofJoin
 from penstock.joins.asof_config import DIRECTIONS, check_tuples, need_of, tolerance_of
 from penstock.spark.api.join import EMITS, check_frames, event_time_type, prepared, time_number
@@ -114,8 +115,7 @@ def asof_join(
     +---+-------+--------+----+
     <BLANKLINE>
     """
-    if emit not in EMITS:
-        raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
+    one_of("emit", emit, EMITS)
     check_frames(left, right, "asof_join", "penstock.asof_join")
     if isinstance(on, tuple | list) and len(on) == 0:
         raise ColumnError("On Spark asof_join needs a key; give a constant column if all rows have one key.")

@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.arguments import one_of
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
-from penstock.errors import ColumnError, PenstockError, hint
+from penstock.errors import ColumnError, PenstockError
 from penstock.joins.config import in_tuples
 from penstock.joins.kinds import kind_of
 from penstock.joins.sample_bias import unequal_shares, warn_biased
@@ -141,8 +142,7 @@ def bounded_join(
     <BLANKLINE>
     """
     kind = kind_of(how, matches)
-    if emit not in EMITS:
-        raise PenstockError(f"emit={emit!r} is not known{hint(emit, EMITS)}")
+    one_of("emit", emit, EMITS)
     check_frames(left, right, "bounded_join", "penstock.WindowJoin")
     window = window_of(within)
     if not isinstance(window, Within):

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.arguments import one_of
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.lookup.cache import LookupCache
 from penstock.spark.runtime import session
@@ -83,8 +84,7 @@ def lookup_join(
             f"lookup_join takes a Spark DataFrame; a {type(stream).__name__} was given. In process, use "
             "penstock.LookupCache."
         )
-    if how not in HOW:
-        raise PenstockError(f"how={how!r} is not known{hint(how, HOW)}")
+    one_of("how", how, HOW)
     for fixed in ("missing", "batch", "clock"):
         if fixed in options:
             raise PenstockError(f"{fixed}= is not supported on Spark; use how= for missing keys.")

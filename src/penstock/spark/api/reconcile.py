@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.arguments import one_of
 from penstock.errors import ColumnError, PenstockError, hint
 from penstock.joins.kinds import kind_of
 from penstock.spark.runtime.delta_table import is_delta, read_delta
@@ -150,8 +151,8 @@ def reconcile(
 def _excludes(late: str | None, how: str) -> bool:
     """Whether late rows are left out."""
     allowed = ("include", "exclude")
-    if late is not None and late not in allowed:
-        raise PenstockError(f"late={late!r} is not known{hint(late, allowed)}")
+    if late is not None:
+        one_of("late", late, allowed)
     if late == "include" and how != "inner":
         raise PenstockError(
             f"late='include' cannot be combined with how={how!r}: the query has told rows without a partner "

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import PenstockError, hint
+from penstock.arguments import one_of
+from penstock.errors import PenstockError
 from penstock.spark.runtime.delta_table import BATCH, DeltaSink, exists, is_delta, read_delta, require_delta
 from penstock.spark.runtime.join_bucket import AT, EVENT, RESULT, STREAM
 from penstock.spark.runtime.join_schema import ARCHIVED, quoted
@@ -101,8 +102,7 @@ def write_split(
     <BLANKLINE>
     """
     _check_stream(stream)
-    if format not in FORMATS:
-        raise PenstockError(f"format={format!r} is not known{hint(format, FORMATS)}")
+    one_of("format", format, FORMATS)
     given = _sink(results, "results", stream), _sink(archive, "archive", stream)
     if isinstance(given[0], str) and given[0] == given[1]:
         raise PenstockError(f"results and archive are the same path, {given[0]!r}; give two different ones.")

@@ -33,7 +33,7 @@ from penstock.snapshots.array_checks import (
 )
 from penstock.states.checks.parts import checks
 from penstock.structures.key_counts import FILLED, SKETCH, Counts
-from penstock.structures.key_history import CLOCK, KEY, LAST, History
+from penstock.structures.key_history import CLOCK, KEY, LAST, ROW_BITS, TAKEN, History
 from penstock.structures.key_positions import LISTED, NOWHERE, Places
 from penstock.structures.regression import Regression
 
@@ -110,6 +110,11 @@ def _check_places(places: Places, around: Any, fresh: Places | None) -> None:
 def _check_history(history: History, around: Any, fresh: History) -> None:
     check_same(history.scale, fresh.scale, "a time scale")
     check_within(history.meta, 0, FAR, "a counter")
+    rows, taken = len(history.pins), int(history.meta[TAKEN])
+    sound(taken <= rows, "more keys than there is room for")
+    row = (history.place[history.place != 0] & ((1 << ROW_BITS) - 1)) - 1
+    sound(np.array_equal(np.sort(row), np.arange(taken)), "a key is not at its place")
+    sound(not history.word[taken:].any(), "a row has no key")
     check_within(history.word[:, LAST : LAST + 2], 0, int(history.meta[CLOCK]), "when a key came")
     sound(np.isfinite(history.norm).all() and (history.norm > 0.0).all(), "a rate is out of range")
     sound((np.isfinite(history.part[:, 6:]) & (history.part[:, 6:] >= 0.0)).all(), "a count is out of range")
