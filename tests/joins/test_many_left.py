@@ -289,7 +289,7 @@ def test_pools_that_follow_their_credits() -> None:
     given = {"on": "k", "time": "ts", "within": 40, "how": "left", "collect": True, "policy": "gdj"}
     runs = [
         ps.join_many(data, budget=ps.Tuples(n), allocation=allocation, **given)
-        for n, allocation in ((900, "unified"), (15, "credit"))
+        for n, allocation in ((900, "unified"), (40, "credit"))
     ]
     exact, few = (Counter(map(str, run.results[0].to_pylist())) for run in runs if run.results is not None)
     assert few <= exact

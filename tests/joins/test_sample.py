@@ -269,7 +269,7 @@ def test_with_room_for_all_there_is_no_doubt() -> None:
 @pytest.mark.parametrize(
     ("question", "options", "message"),
     [
-        (("median",), {}, "no estimate of 'median'"),
+        (("median",), {}, "what='median' is not known"),
         (("sum",), {}, "needs a column"),
         (("sum", "amount"), {}, "'left.amount' or 'right.amount'"),
         (("sum", "left.amuont"), {}, "did you mean 'amount'"),

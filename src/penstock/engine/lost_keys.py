@@ -3,9 +3,10 @@
 Tuples that were evicted, refused or dropped are entered with their key and time. Asked for a key and a span
 of times, the filter may say yes wrongly, but it never says no wrongly. Time is cut into panes, a share of the
 window, and each pane has a Bloom filter of its own, which is cleared when the tuples of the pane can match no
-more. Few panes leave each the more memory: with four, an overloaded filter is wrong a third as often as with
-fifteen. Only a window of a few units of time has a pane for each. Tuples that are further ahead than there
-are panes, as they are where one stream is ahead of the other, share a filter, whose span of times is kept.
+more. The more panes, the less is lost at the ends of a span, and the less memory each has: at a tenth of the
+memory, a filter of fifteen panes is wrong two and a half times as often as one of seven. A window of a few
+units of time has a pane for each. Tuples that are further ahead than there are panes, as they are where one
+stream is ahead of the other, share a filter, whose span of times is kept.
 
 Cost: O(1) per tuple that leaves early, O(panes) per question.
 """
@@ -20,8 +21,8 @@ import numpy as np
 from penstock.compiler.jit import jit
 from penstock.structures.tables import new_table
 
-IN_STEP = (4, 3)  # panes, and how many there are to a window, if both streams have come equally far
-APART = (6, 5)  # otherwise: some are ahead
+IN_STEP = (7, 6)  # panes, and how many there are to a window, if both streams have come equally far
+APART = (8, 7)  # otherwise: some are ahead
 BY_UNIT = (15, 13)  # in a window of at most this many units of time
 HASHES = 5
 LEAST = 64  # bytes of a stream

@@ -78,6 +78,8 @@ META = 24
 
 SPREAD = 1 << 16  # keys that are put into new buckets at a time
 
+ALL_COMPETE = 2**62 - 1  # in `COMPETE`
+
 # Kinds of window.
 TIMED = 0
 ROWS = 1

@@ -24,7 +24,7 @@ from penstock.engine.many_join_late import ManyFlow, new_many_flow
 from penstock.engine.many_search import ManySearch, new_search
 from penstock.engine.pair_join_late import Expiry
 from penstock.engine.result_sample import ResultSample, new_result_sample
-from penstock.engine.store import COMPETE, WARMUP, WINDOW, Store, new_store
+from penstock.engine.store import ALL_COMPETE, COMPETE, WARMUP, WINDOW, Store, new_store
 from penstock.joins.config import beginning
 from penstock.joins.growth import TableCost, first_rooms, limit_pools
 from penstock.joins.many_plan import new_search_plan
@@ -122,7 +122,7 @@ class ManyConfig:
         store.meta[WINDOW] = windows.kind
         store.meta[WARMUP] = self.warmup
         store.chance[:] = self.chance
-        store.meta[COMPETE] = -1 if policy.selective else 0
+        store.meta[COMPETE] = ALL_COMPETE if policy.selective else 0
         state = policy.build(
             Setting(
                 capacities=most,

@@ -16,7 +16,7 @@ from penstock.engine.hooks import match_key
 from penstock.engine.join_loop import LOGGED, PAIRS
 from penstock.engine.many_index import COUNTING, HEEDING
 from penstock.engine.pair_join_late import Expiry
-from penstock.engine.store import ARRIVAL, COMPETE, HIGH_TUPLE, LIVE, ROW, WARMUP, Store, new_store
+from penstock.engine.store import ALL_COMPETE, ARRIVAL, COMPETE, HIGH_TUPLE, LIVE, ROW, WARMUP, Store, new_store
 from penstock.engine.triple_index import EAGER, TALLYING, Index, new_index, relink
 from penstock.engine.triple_join import LinkedBatch, LinkedOut, drive_linked, new_expiry
 from penstock.engine.triple_search import (
@@ -93,7 +93,7 @@ class LinkedConfig:
         if self.still:
             store.pool_of[caches] = len(self.limits)
         store.meta[WARMUP] = self.warmup
-        store.meta[COMPETE] = -1 if policy.selective else 0
+        store.meta[COMPETE] = ALL_COMPETE if policy.selective else 0
         state = policy.build(
             Setting(
                 capacities=limits,
