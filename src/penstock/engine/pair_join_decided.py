@@ -9,13 +9,13 @@ Streams may be in step, in any kind of window, or advance each at its own pace (
 key match alike (in step, every match counts, and no condition), a match is noted once with the key, as in
 `pair_join`; otherwise partners are found pair by pair.
 
-A condition on pairs plugs in here: `passes` is asked for every pair, and `keep` is told of every tuple that
-enters. The class of `Decided.condition` selects their implementations.
+A condition on pairs plugs in here (`pair_condition`): `passes` is asked for every pair, and `keep` is told of
+every tuple that enters. The class of `Decided.condition` selects their implementations.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,6 +115,10 @@ class AnyPair(NamedTuple):
 
     nothing: np.ndarray
 
+    def grown(self, total: int) -> AnyPair:
+        """Return the same."""
+        return self
+
 
 class Decided(NamedTuple):
     """How far the streams have come, what is known of each tuple, and the keys that left early."""
@@ -123,7 +127,7 @@ class Decided(NamedTuple):
     fate: np.ndarray  # per tuple
     last: np.ndarray  # per key and stream: the last arrival that matched all its tuples
     lost: LostKeys
-    condition: AnyPair
+    condition: Any  # `AnyPair`, or one of `pair_condition`
     rules: np.ndarray
     meta: np.ndarray
 
@@ -135,7 +139,10 @@ class Decided(NamedTuple):
         else:
             flow = self.flow.grown(capacities)
         return self._replace(
-            flow=flow, fate=enlarged(self.fate, total + 2), last=enlarged(self.last, (total + 2, 2))
+            flow=flow,
+            fate=enlarged(self.fate, total + 2),
+            last=enlarged(self.last, (total + 2, 2)),
+            condition=self.condition.grown(total),
         )
 
 
@@ -152,7 +159,7 @@ class Decisions(NamedTuple):
 
 
 def new_decided(
-    flow: Flow, capacities: tuple[int, ...], lost_keys: LostKeys, rules: np.ndarray, condition: AnyPair
+    flow: Flow, capacities: tuple[int, ...], lost_keys: LostKeys, rules: np.ndarray, condition: Any
 ) -> Decided:
     """An index whose streams have not begun."""
     total = sum(capacities)
@@ -176,6 +183,16 @@ def passes(condition, store, batch, i, slot):
 @hook
 def keep(condition, store, batch, i, slot):
     """Arrival i has entered as this tuple: a chance to keep what the condition needs of it."""
+
+
+@hook
+def begin_probe(condition):
+    """An arrival looks for partners."""
+
+
+@hook
+def count_probe(condition):
+    """The arrival that has looked for partners counts: it is not to be processed later."""
 
 
 @room_for_results.on(Decided)
@@ -241,6 +258,7 @@ def _probe(index, store, batch, i):
         return np.int64(0), entry
     if rules[ALIKE] != 0:
         return np.int64(store.k32[entry, COUNT + 1 - np.int64(batch.stream[i])]), entry
+    begin_probe(index.condition)
     found = find_fitting(index, store, batch, i, entry, False)
     index.meta[FITTING] = found
     if rules[MOST] == ONE_TO_ONE or (rules[MOST] == ONCE and batch.stream[i] == 0):
@@ -256,6 +274,7 @@ def _arrived(index, policy, store, batch, out, i, late, entry):
         log(store, out, LOG_LATE, stream, batch.row[i])
     if index.meta[LATE_NOW] != 0:
         return entry
+    count_probe(index.condition)
     arrive(policy, store, stream, key, entry)
     if index.rules[TOGETHER] == 0 and store.meta[STEPS] >= store.meta[WARMUP]:
         estimate_missed(store, index.flow, out.sketch, stream, key, entry, batch.time[i])
