@@ -46,7 +46,7 @@ class ColumnError(PenstockError):
 
 
 class ConditionError(PenstockError):
-    """A condition (`where=`) is invalid: its syntax, its columns or their types; or it has no value for a pair."""
+    """A condition (`where=`) is invalid: its syntax, columns or types; or it has no value for a pair."""
 
 
 class SnapshotError(PenstockError):

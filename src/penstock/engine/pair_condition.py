@@ -10,7 +10,6 @@ evaluated from left to right.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -308,9 +307,7 @@ def compute_reals(operation, x, y):
         return x * y
     if operation == OVER:
         return x / y
-    if x != x or y != y or math.isinf(x):
-        return np.nan
-    return math.fmod(x, y)
+    return np.fmod(x, y)
 
 
 @jit

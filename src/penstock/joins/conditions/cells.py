@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +12,7 @@ import pyarrow.compute as pc
 from penstock.columns import Table, column_names
 from penstock.engine.pair_condition import KNOWN, NULL
 from penstock.errors import ColumnError, hint
-from penstock.joins.conditions.kinds import DAY, UNITS, Kind
+from penstock.joins.conditions.kinds import DAY, UNITS, Kind, arrow_type, kind_of
 from penstock.joins.conditions.nodes import SIDES
 from penstock.lazy import Lazy
 
@@ -91,6 +89,30 @@ def arrow_types(table: Table, names: Mapping[str, Any] | set[str], side: int) ->
     }
 
 
+def nulls(count: int, kind: Kind) -> Cells:
+    """Return cells of a kind without values.
+
+    >>> from penstock.joins.conditions.cells import nulls
+    >>> from penstock.joins.conditions.kinds import LONG
+    >>> nulls(2, LONG).state.tolist()
+    [1, 1]
+    """
+    return read(pa.nulls(count, arrow_type(kind)), kind)
+
+
+def typed(values: pa.Array, kind: Kind, name: str, side: int) -> pa.Array:
+    """Return an Arrow array of the declared kind, or raise an error if it is of another one."""
+    if kind.family == "other" or kind_of(values.type) == kind:
+        return values
+    try:
+        return values.cast(arrow_type(kind))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ColumnError(
+            f"The column {name!r} of the {SIDES[side]} stream is of type {values.type}, and the condition "
+            f"was made for {kind}: {error}"
+        ) from error
+
+
 def read(values: pa.Array, kind: Kind) -> Cells:
     """Return an Arrow array as cells of its kind.
 
@@ -102,7 +124,7 @@ def read(values: pa.Array, kind: Kind) -> Cells:
     ([7, 0], [0, 1])
     """
     state = np.where(_flags(pc.is_null(values)), NULL, KNOWN).astype(np.uint8)
-    if kind.family == "other":
+    if kind.family in ("other", "null"):
         return Cells(np.zeros(len(values), np.int64), state)
     if kind.ranked:
         return Cells(_rankable(values, kind), state)
@@ -128,7 +150,7 @@ def _numbers(values: pa.Array, dtype: type) -> np.ndarray:
     if len(values) == 0:
         return np.empty(0, dtype)
     size = np.dtype(dtype).itemsize
-    found = np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * size)
+    found: Any = np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * size)
     if values.null_count:
         found = np.where(_flags(pc.is_null(values)), dtype(0), found)
     return found
@@ -155,13 +177,6 @@ def constant(value: Any, kind: Kind) -> Cells:
     state = np.full(1, KNOWN, np.uint8)
     if kind.ranked:
         return Cells(pa.array([value], pa.large_string()), state)
-    if isinstance(value, datetime.datetime):
-        start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if kind.zoned else None)
-        value = (value - start) // datetime.timedelta(microseconds=1)
-    elif isinstance(value, datetime.date):
-        value = (value - datetime.date(1970, 1, 1)).days
-    elif isinstance(value, Decimal):
-        value = int(value.scaleb(kind.places))
     return Cells(np.array([value], np.float64 if kind.real else np.int64), state)
 
 

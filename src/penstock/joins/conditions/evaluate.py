@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.pair_condition import BY_ZERO, EXACT, KNOWN, NULL, OVERFLOW
-from penstock.joins.conditions.cells import Cells, as_arrow, constant, to_wide, units_in
+from penstock.joins.conditions.cells import Cells, as_arrow, constant, nulls, to_wide, units_in
 from penstock.joins.conditions.kinds import Kind
 from penstock.joins.conditions.nodes import ARITHMETIC
 from penstock.joins.conditions.semantic_checks import Typed
@@ -180,6 +180,8 @@ def whole_arithmetic(name: str, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarra
 
 
 def _converted(cells: Cells, mine: Kind, kind: Kind) -> Cells:
+    if mine.family == "null":
+        return nulls(len(cells.state), kind)
     if kind.real:
         return Cells(_reals(cells, mine), cells.state)
     if kind.wide:

@@ -52,7 +52,7 @@ class Kind:
     @property
     def numeric(self) -> bool:
         """Whether values are numbers."""
-        return self.family in ("int", "decimal", "float")
+        return self.family in ("int", "decimal", "float", "null")
 
     def __str__(self) -> str:
         """The type as Arrow names it, or nearly so."""
@@ -67,6 +67,7 @@ class Kind:
         return self.name or {"text": "string"}.get(self.family, self.family)
 
 
+NULLS = Kind("null")  # a column without values, whose type is not known
 BOOL, DOUBLE, FLOAT = Kind("bool"), Kind("float", bits=64), Kind("float", bits=32)
 INT, LONG = Kind("int", bits=32), Kind("int", bits=64)
 TEXT, BINARY, DATE = Kind("text"), Kind("binary"), Kind("date")
@@ -83,6 +84,8 @@ def kind_of(arrow: pa.DataType) -> Kind:
     is_a = pa.types
     if is_a.is_dictionary(arrow):
         return kind_of(arrow.value_type)
+    if is_a.is_null(arrow):
+        return NULLS
     if is_a.is_boolean(arrow):
         return BOOL
     if is_a.is_uint64(arrow):
@@ -107,6 +110,45 @@ def kind_of(arrow: pa.DataType) -> Kind:
         if test(arrow):
             return Kind(family, unit=arrow.unit, name=str(arrow))
     return Kind("other", name=str(arrow))
+
+
+def arrow_type(kind: Kind) -> pa.DataType:
+    """The Arrow type of the values of a kind.
+
+    >>> from penstock.joins.conditions.kinds import LONG, arrow_type
+    >>> arrow_type(LONG)
+    DataType(int64)
+    """
+    if kind.family == "int":
+        return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bits]
+    if kind.family == "decimal":
+        return pa.decimal128(kind.digits, kind.places)
+    if kind.family == "float":
+        return pa.float64() if kind.bits == 64 else pa.float32()
+    if kind.family == "timestamp":
+        return pa.timestamp(kind.unit, "UTC" if kind.zoned else None)
+    if kind.family == "time":
+        return pa.time32(kind.unit) if kind.unit in ("s", "ms") else pa.time64(kind.unit)
+    if kind.family == "duration":
+        return pa.duration(kind.unit)
+    plain = {"bool": pa.bool_(), "text": pa.large_string(), "binary": pa.large_binary(), "date": pa.date32()}
+    return plain.get(kind.family, pa.null())
+
+
+def plain_constant(value: Any, kind: Kind) -> Any:
+    """A constant as it is computed with: a date is a number of days, 1.50 is 150.
+
+    >>> from decimal import Decimal
+    >>> from penstock.joins.conditions.kinds import constant_kind, plain_constant
+    >>> plain_constant(Decimal("1.50"), constant_kind(Decimal("1.50")))
+    150
+    """
+    if isinstance(value, datetime.datetime):
+        start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if kind.zoned else None)
+        return (value - start) // datetime.timedelta(microseconds=1)
+    if isinstance(value, datetime.date):
+        return (value - datetime.date(1970, 1, 1)).days
+    return int(value.scaleb(kind.places)) if isinstance(value, Decimal) else value
 
 
 def constant_kind(value: Any) -> Kind:
@@ -151,6 +193,8 @@ def common(left: Kind, right: Kind) -> Kind | None:
     families = {left.family, right.family}
     if "other" in families:
         return None
+    if "null" in families:
+        return left if right.family == "null" else right
     if left.numeric and right.numeric:
         return common_number(left, right)
     if left == right:
@@ -165,8 +209,10 @@ def common(left: Kind, right: Kind) -> Kind | None:
 
 def common_number(left: Kind, right: Kind) -> Kind:
     """The kind in which two numbers are compared."""
-    if left == right:
+    if left == right or right.family == "null":
         return left
+    if left.family == "null":
+        return right
     if left.real or right.real:
         return DOUBLE
     if left.family == right.family == "int":
@@ -195,6 +241,7 @@ def result_of(operator: str, left: Kind, right: Kind) -> Kind | None:
     >>> [str(result_of("*", INT, other)) for other in (LONG, cents)], str(result_of("/", INT, LONG))
     (['int64', 'decimal(20, 2)'], 'double')
     """
+    left, right = (INT if kind.family == "null" else kind for kind in (left, right))
     both = common_number(left, right)
     if both.family != "decimal":
         return DOUBLE if operator == "/" else both

@@ -9,11 +9,11 @@ from decimal import Decimal
 from importlib import resources
 from typing import Any, NoReturn
 
-from lark import Lark, Token, Transformer
+from lark import Lark, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
 from penstock.errors import END, LONGEST, ConditionError, pointed
-from penstock.joins.conditions.nodes import SIDES, Column, Constant, Node, Operation, depth_of
+from penstock.joins.conditions.nodes import SIDES, Column, Constant, Node, Operation, columns_of, depth_of
 
 DEEPEST = 60  # maximum nesting of operations
 _WORDS = {
@@ -81,6 +81,16 @@ def parse_condition(text: str) -> Node:
         raise
     except RecursionError:
         _refuse_nesting()
+
+
+def condition_columns(text: str, side: int) -> list[str]:
+    """Return the columns of a side that a condition names.
+
+    >>> from penstock.joins.conditions.parser import condition_columns
+    >>> condition_columns("left.b < right.x and left.a > 0", 0)
+    ['a', 'b']
+    """
+    return sorted({each.name for each in columns_of(parse_condition(text)) if each.side == side})
 
 
 def _refuse_nesting() -> NoReturn:
@@ -186,14 +196,14 @@ class _Builder(Transformer):  # type: ignore[type-arg]
     def group(self, parts: list[Any]) -> Node:
         return parts[0]
 
-    def column(self, parts: list[Token]) -> Node:
+    def column(self, parts: list[Any]) -> Node:
         side, _, name = str(parts[0]).partition(".")
         name = name.strip()
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         return Column(SIDES.index(side.strip().lower()), name, parts[0].start_pos)
 
-    def number(self, parts: list[Token]) -> Node:
+    def number(self, parts: list[Any]) -> Node:
         text, at = str(parts[0]), parts[0].start_pos
         value: Any = int(text) if text.isdigit() else float(text) if "e" in text.lower() else Decimal(text)
         digits = len(value.as_tuple().digits) if isinstance(value, Decimal) else 0
@@ -201,32 +211,32 @@ class _Builder(Transformer):  # type: ignore[type-arg]
             self._refuse(at, text, "a number of at most 18 digits, or one such as 1e20")
         return Constant(value, at)
 
-    def string(self, parts: list[Token]) -> Node:
+    def string(self, parts: list[Any]) -> Node:
         return Constant(self._unquoted(parts[0]), parts[0].start_pos)
 
-    def boolean(self, parts: list[Token]) -> Node:
+    def boolean(self, parts: list[Any]) -> Node:
         return Constant(str(parts[0]).lower() == "true", parts[0].start_pos)
 
-    def date(self, parts: list[Token]) -> Node:
+    def date(self, parts: list[Any]) -> Node:
         text = self._unquoted(parts[1])
         try:
             return Constant(datetime.date.fromisoformat(text), parts[0].start_pos)
         except ValueError:
             self._refuse(parts[1].start_pos, text, "a date such as '2026-11-19'")
 
-    def timestamp(self, parts: list[Token]) -> Node:
+    def timestamp(self, parts: list[Any]) -> Node:
         text = self._unquoted(parts[1])
         try:
             return Constant(datetime.datetime.fromisoformat(text), parts[0].start_pos)
         except ValueError:
             self._refuse(parts[1].start_pos, text, "a timestamp such as '2026-11-19 12:00:00'")
 
-    def null(self, parts: list[Token]) -> Node:
+    def null(self, parts: list[Any]) -> Node:
         at = parts[0].start_pos
         message = pointed(self.text, at, "'null'", "a column or a value")
         raise ConditionError(f"{message}\nA comparison with null is never true; write 'is null'.")
 
-    def bare(self, parts: list[Token]) -> Node:
+    def bare(self, parts: list[Any]) -> Node:
         name, at = str(parts[0]), parts[0].start_pos
         message = pointed(self.text, at, repr(name[:LONGEST]), "a column with its side")
         if re.match(r"\s*\(", self.text[at + len(name) :]):
@@ -235,7 +245,7 @@ class _Builder(Transformer):  # type: ignore[type-arg]
             f"{message}\nSay which stream the column is of: left.{name} or right.{name}. Texts are in quotes."
         )
 
-    def _unquoted(self, token: Token) -> str:
+    def _unquoted(self, token: Any) -> str:
         inner, at = str(token)[1:-1], token.start_pos + 1
 
         def letter(found: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.engine import pair_condition as engine
 from penstock.engine.pair_condition import PairCondition, new_pair_condition
 from penstock.errors import ConditionError
-from penstock.joins.conditions.cells import Cells, arrow_column, arrow_types, read, units_in
+from penstock.joins.conditions.cells import Cells, arrow_column, arrow_types, read, typed, units_in
 from penstock.joins.conditions.evaluate import evaluate
 from penstock.joins.conditions.kinds import Kind, kind_of
 from penstock.joins.conditions.nodes import Node, columns_of
@@ -77,17 +77,24 @@ class ConditionProgram:
         """Return the leaves of a side for the rows of a table."""
         known: dict[str, Cells] = {}
 
+        kinds = dict(pair for leaf in self.leaves[side] for pair in _columns_in(leaf))
+
         def column(_: int, name: str) -> Cells:
             if name not in known:
-                values = arrow_column(table, name, side)
-                known[name] = read(values, kind_of(values.type))
+                values = typed(arrow_column(table, name, side), kinds[name], name, side)
+                known[name] = read(values, kinds[name])
             return known[name]
 
         return [evaluate(leaf, column) for leaf in self.leaves[side]]
 
+    def ranked_names(self, side: int) -> list[str]:
+        """Return the columns of a side that are compared by rank."""
+        ranked = zip(self.leaves[side], self.ranked[side], strict=True)
+        return sorted({name for leaf, group in ranked if group >= 0 for name, _ in _columns_in(leaf)})
+
     def names(self, side: int) -> list[str]:
         """Return the columns of a side that the condition reads."""
-        return sorted({name for leaf in self.leaves[side] for name in _names_in(leaf)})
+        return sorted({name for leaf in self.leaves[side] for name, _ in _columns_in(leaf)})
 
 
 def compile_condition(
@@ -111,6 +118,17 @@ def column_types(node: Node, tables: Sequence[Any]) -> tuple[dict[str, pa.DataTy
     """Return the Arrow types of the columns of two tables, as far as a condition needs them."""
     wanted = [{each.name for each in columns_of(node) if each.side == side} for side in (0, 1)]
     return tuple(arrow_types(table, wanted[side], side) for side, table in enumerate(tables))
+
+
+def compiled_for(text: str, tables: Sequence[Any]) -> ConditionProgram:
+    """Compile a condition for two tables.
+
+    >>> from penstock.joins.conditions.program import compiled_for
+    >>> compiled_for("left.v < right.w", ({"v": [1]}, {"w": [2.5]})).names(1)
+    ['w']
+    """
+    node = parse_condition(text)
+    return compile_condition(text, column_types(node, tables), node)
 
 
 class _Compiler:
@@ -198,7 +216,7 @@ def _no_columns(side: int, name: str) -> Cells:
     raise AssertionError("a constant has no columns")
 
 
-def _names_in(part: Typed) -> list[str]:
+def _columns_in(part: Typed) -> list[tuple[str, Kind]]:
     if part.name == "column":
-        return [part.value]
-    return [name for each in part.operands for name in _names_in(each)]
+        return [(part.value, part.kind)]
+    return [pair for each in part.operands for pair in _columns_in(each)]

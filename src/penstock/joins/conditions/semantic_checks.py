@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -9,13 +10,15 @@ from typing import Any, NoReturn
 from penstock.errors import ConditionError, hint, pointed
 from penstock.joins.conditions.kinds import (
     BOOL,
+    INT,
+    NULLS,
     SPARK_DIGITS,
     Kind,
     as_decimal,
     common,
-    common_number,
     constant_kind,
     packed,
+    plain_constant,
     result_of,
 )
 from penstock.joins.conditions.nodes import COMPARISONS, SIDES, Column, Constant, Node
@@ -48,7 +51,8 @@ class Checker:
         if isinstance(node, Column):
             return self._column(node)
         if isinstance(node, Constant):
-            return Typed("constant", constant_kind(node.value), value=node.value)
+            kind = constant_kind(node.value)
+            return Typed("constant", kind, value=plain_constant(node.value, kind))
         name = node.name
         if name in ("and", "or", "not"):
             return _made(
@@ -73,6 +77,8 @@ class Checker:
 
     def _truth(self, node: Node, what: str) -> Typed:
         typed = self._typed(node)
+        if typed.kind == NULLS:
+            return converted(typed, BOOL)
         if typed.kind != BOOL:
             self._refuse(
                 _first_place(node),
@@ -138,8 +144,8 @@ class Checker:
         name, kind = node.name, parts[0].kind
         if name == "neg":
             if parts[0].name == "constant":
-                value = -parts[0].value
-                return Typed("constant", constant_kind(value), value=value)
+                return dataclasses.replace(parts[0], value=-parts[0].value)
+            kind = INT if kind == NULLS else kind
             return _made(name, packed(kind), (converted(parts[0], packed(kind)),))
         result = result_of(name, *(each.kind for each in parts))
         if result is None:
@@ -151,11 +157,11 @@ class Checker:
                 "operand by 1e0 to compute with doubles.",
             )
         if result.family == "decimal" and name == "*":
-            forms = [packed(as_decimal(each.kind)) for each in parts]
+            forms = [packed(as_decimal(INT if each.kind == NULLS else each.kind)) for each in parts]
         elif result.family == "decimal":
             forms = [result, result]
         else:
-            forms = [result if name == "/" else common_number(parts[0].kind, parts[1].kind)] * 2
+            forms = [result] * 2
         return _made(name, result, tuple(map(converted, parts, forms)))
 
     def _refuse(self, at: int, found: str, expected: str, message: str) -> NoReturn:
@@ -183,6 +189,8 @@ def checked(node: Node, text: str, kinds: Sequence[Mapping[str, Kind]]) -> Typed
 def converted(part: Typed, kind: Kind) -> Typed:
     """Return a part as a value of another kind."""
     mine = part.kind
+    if mine == NULLS == kind:
+        return _made("to", INT, (part,))
     if mine == kind or (mine.family == kind.family == "int"):
         return part  # all are whole numbers of 64 bits
     if kind.family == "decimal" and not kind.wide and not mine.wide and mine.places == kind.places:

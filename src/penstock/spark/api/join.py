@@ -44,6 +44,7 @@ from penstock.spark.runtime.join_spec import JoinSpec
 from penstock.spark.runtime.keys import names_of
 from penstock.spark.runtime.packer import BUCKET, CHECK, KEY
 from penstock.spark.runtime.run import run
+from penstock.spark.runtime.where_column import condition_types
 from penstock.window import Within, warn_unit, window_of
 
 EMITS = ("results", "all")
@@ -74,6 +75,7 @@ def bounded_join(
     rates: tuple[float, float] | None = None,
     seed: int = 0,
     row_bytes: float | None = None,
+    where: str | None = None,
     name: str | Observation = "penstock",
 ) -> DataFrame:
     """Join two DataFrames on equal keys within a window of time, in a fixed amount of memory.
@@ -117,6 +119,8 @@ def bounded_join(
         each bucket gets its share, as of the budget.
     row_bytes
         Approximate bytes of a row, by which a byte budget sizes its tables; default: guessed from the types.
+    where
+        A condition beyond the keys, such as `"left.price < right.price"`, as for `penstock.WindowJoin`.
     name
         Name of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
 
@@ -150,6 +154,7 @@ def bounded_join(
             f"within={within!r} is not a window of time; on Spark, give a span or a pair (before, after)."
         )
     keys = keys_of(left, right, on)
+    asked = condition_types(where, left, right)
     times, unit, dtype = times_of(left, right, time, unit)
     warn_unit(window, unit, None, stamped=family_of(left.schema[times[0]].dataType) != "number")
     sides = sides_of(left, right, keys, times, suffixes_for(kind.how, suffixes))
@@ -181,6 +186,7 @@ def bounded_join(
             seed=seed,
             how=kind.how,
             matches=kind.matches,
+            where=where,
         ),
         left=sides[0],
         right=sides[1],
@@ -197,6 +203,7 @@ def bounded_join(
         key_types=names_of((keys.left_types, keys.right_types), keys.types, spark),
         key_words=keys.words,
         column_types=tuple(types_of(frame) for frame in (left, right)),
+        where_types=asked,
     )
     if count > 1 and spec.join.policy.needs_whole_stream:
         raise PenstockError(
@@ -262,6 +269,9 @@ def prepared(
             column = column.try_cast(kind).alias(name)
         if side == LEFT or source == mine.time_source or spec.emit == "all" or shows_right:
             kept.append(column)
+    for name, carried in spec.asked(side).items():
+        if name not in mine.sources:  # a key, as the condition sees it
+            kept.append(F.col(quoted(name)).alias(carried))
     hidden = [
         F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
         F.when(~missing, code).alias(KEY),

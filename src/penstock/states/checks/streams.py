@@ -26,6 +26,7 @@ from penstock.engine.many_index import (
     Scheme,
 )
 from penstock.engine.many_join_late import ManyFlow
+from penstock.engine.pair_condition import PairCondition
 from penstock.engine.pair_join_decided import TOGETHER, AnyPair, Decided
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
@@ -83,6 +84,15 @@ def check_decided(index: Any, store: Store, fresh: Any) -> None:
     if not index.rules[TOGETHER]:
         check_flow(index.flow, store, fresh.flow)
     check_parts(index.condition, store, fresh.condition)
+
+
+@checks(PairCondition)
+def check_condition(condition: PairCondition, store: Store, fresh: PairCondition) -> None:
+    """Whether a condition is the one of the config."""
+    check_shapes(condition, fresh, "the condition")
+    for name in ("code", "result", "constant", "constant_state"):
+        check_same(getattr(condition, name), getattr(fresh, name), "the condition")
+    check_within(condition.meta, -FAR, FAR, "a counter")
 
 
 @checks(Sketch)
