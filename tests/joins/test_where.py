@@ -63,7 +63,7 @@ def out_of(run: ps.JoinRun) -> Counter[tuple[int, int]]:
 
 
 @every_kind
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_same_results_and_same_fate_of_every_tuple(how: str, matches: str, data: st.DataObject) -> None:
     drawn = data.draw(cases("arrival"))
@@ -111,7 +111,7 @@ def test_same_results_and_same_fate_of_every_tuple(how: str, matches: str, data:
 
 
 @every_kind
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_streams_that_advance_independently(how: str, matches: str, data: st.DataObject) -> None:
     """Snapshots and batches change nothing, though texts that arrive later move the ranks of others."""

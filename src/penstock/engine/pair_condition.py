@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.compiler.jit import jit
-from penstock.engine.pair_join_decided import begin_probe, count_probe, keep, passes
+from penstock.compiler.references import prefetch
+from penstock.engine.pair_join_decided import begin_probe, count_probe, fetch_kept, keep, passes
 from penstock.structures.tables import enlarged, new_table
 
 # States of a value.
@@ -158,6 +159,11 @@ def _keep(condition, store, batch, i, slot):
         condition.kept[slot, column] = condition.arriving[i, column]
 
 
+@fetch_kept.on(PairCondition)
+def _fetch_kept(condition, slot):
+    prefetch(condition.kept, slot * condition.kept.shape[1])
+
+
 @begin_probe.on(PairCondition)
 def _begin_probe(condition):
     condition.meta[TESTED_NOW] = condition.meta[PASSED_NOW] = 0
@@ -174,6 +180,12 @@ def _count_probe(condition):
 def outcome(condition, stream, i, slot):
     """The state of the condition for arrival i of a stream and a tuple, and whether it is true."""
     code = condition.code
+    if code.shape[0] == 1 and code[0, OPERATION] <= GREATER_EQUAL:  # the most frequent condition
+        a, x, s = operand(condition, code[0, A_PLACE], code[0, A_NUMBER], stream, i, slot)
+        b, y, t = operand(condition, code[0, B_PLACE], code[0, B_NUMBER], stream, i, slot)
+        if code[0, OF] == REAL:
+            return strict(s, t), compare_reals(code[0, OPERATION], x, y)
+        return strict(s, t), compare_wholes(code[0, OPERATION], a, b)
     for at in range(code.shape[0]):
         operation, of = code[at, OPERATION], code[at, OF]
         a, x, s = operand(condition, code[at, A_PLACE], code[at, A_NUMBER], stream, i, slot)

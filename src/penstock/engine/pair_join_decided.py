@@ -21,6 +21,7 @@ import numpy as np
 
 from penstock.compiler.hook_calls import hook
 from penstock.compiler.jit import jit
+from penstock.compiler.references import prefetch
 from penstock.engine import arrival_ring
 from penstock.engine.hooks import arrive, left_early, lost, match_key, match_some
 from penstock.engine.join_loop import (
@@ -44,7 +45,7 @@ from penstock.engine.join_loop import (
 )
 from penstock.engine.loss_sketch import Sketch, count_gone
 from penstock.engine.lost_keys import LostKeys, may_be_lost, note_lost
-from penstock.engine.pair_join import fetch_next, let_in, pin, remove, set_clocks, turn_back, unpin
+from penstock.engine.pair_join import AHEAD, fetch_next, let_in, pin, remove, set_clocks, turn_back, unpin
 from penstock.engine.pair_join_late import BORN_OLD, LATE, Flow, count_absent, estimate_missed
 from penstock.engine.score_queue import file_newcomer, front
 from penstock.engine.store import (
@@ -67,6 +68,7 @@ from penstock.engine.store import (
     TIME,
     WARMUP,
     WINDOW,
+    bucket_of,
     find_key,
     lived_out,
 )
@@ -186,6 +188,11 @@ def keep(condition, store, batch, i, slot):
 
 
 @hook
+def fetch_kept(condition, slot):
+    """The condition will be asked about a buffered tuple in a moment."""
+
+
+@hook
 def begin_probe(condition):
     """An arrival looks for partners."""
 
@@ -210,6 +217,12 @@ def _begin(index, policy, store, out):
 @look_ahead.on(Decided)
 def _look_ahead(index, policy, store, batch, i):
     fetch_next(policy, store, batch, i)
+    if index.rules[ALIKE] == 0 and i + AHEAD < batch.key.shape[0]:
+        entry = store.buckets[bucket_of(store, batch.key[i + AHEAD])]
+        slot = np.int64(store.k32[entry, HEAD + 1 - np.int64(batch.stream[i + AHEAD])])
+        prefetch(store.t64, 8 * slot)
+        prefetch(index.fate, slot)
+        fetch_kept(index.condition, slot)
 
 
 @shed.on(Decided)
@@ -472,6 +485,9 @@ def find_fitting(index, store, batch, i, entry, whole):
     found = np.int64(0)
     slot = np.int64(store.k32[entry, HEAD + other])
     while slot != 0:
+        after = np.int64(store.t32[slot, NEXT])
+        prefetch(store.t64, 8 * after)
+        fetch_kept(index.condition, after)
         fits = low <= store.time[slot, TIME] <= high
         if together:
             fits = not whole or not outlived(store, slot, time)
@@ -481,7 +497,7 @@ def find_fitting(index, store, batch, i, entry, whole):
                 found += 1
                 if first_only:
                     break
-        slot = np.int64(store.t32[slot, NEXT])
+        slot = after
     return found
 
 
