@@ -213,6 +213,35 @@ def test_columns_of_keys_and_budgets_in_bytes(spark: Any) -> None:
     assert rows == {(1, "a", "b"), (2, "b", None), (2, None, "b"), (2**40, None, "c")}
 
 
+def test_without_keys(spark: Any) -> None:
+    """Band and inequality joins: one bucket, in which every pair is asked."""
+    left, right = (
+        spark.createDataFrame(
+            [(t, int(v)) for t, v in enumerate(np.random.default_rng(seed).integers(0, 50, 60))],
+            "ts long, v long",
+        )
+        for seed in (1, 2)
+    )
+    join: dict[str, Any] = {
+        "on": (),
+        "time": "ts",
+        "within": 8,
+        "where": "left.v + 5 < right.v",
+        "how": "left",
+    }
+    near = F.expr("abs(l.ts - r.ts) <= 8 and l.v + 5 < r.v")
+    exact = Counter(map(tuple, left.alias("l").join(right.alias("r"), near, "left").collect()))
+    found = bounded_join(left, right, **join, budget=ENOUGH, policy="lru")
+    assert Counter(map(tuple, found.select("ts_left", "v_left", "ts_right", "v_right").collect())) == exact
+    small = bounded_join(left, right, **join, budget=ps.Tuples(6), policy="fifo", emit="all").cache()
+    online = small.filter("_event = 'result'").drop("_event", "_stream", "_at")
+    later = reconcile(small.filter("_event != 'result'"), left, right, **join, results=online)
+    assert Counter(map(tuple, online.collect())) + Counter(map(tuple, later.collect())) == exact
+    assert later.count() > 10
+    with pytest.raises(PenstockError, match="one bucket"):
+        bounded_join(left, right, **join, budget=ENOUGH, buckets=2)
+
+
 def test_what_is_wrong_is_told_before_the_query_starts(spark: Any) -> None:
     frame = spark.createDataFrame([(1, 2, "a", [1])], "k int, ts long, s string, many array<int>")
     fine: dict[str, Any] = {"on": "k", "time": "ts", "within": 10, "budget": ENOUGH}

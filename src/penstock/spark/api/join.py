@@ -85,7 +85,8 @@ def bounded_join(
     left, right
         Two streaming or two batch DataFrames. Watermarks on their times are respected.
     on
-        The key: a column name, a list of names, or of pairs `(left name, right name)`.
+        The key: a column name, a list of names, or of pairs `(left name, right name)`. `on=()`: no key; all
+        rows are in one bucket, and every row looks at all that is buffered of the other stream.
     time
         The event-time column, or a pair of names: timestamps, dates or numbers.
     within
@@ -162,6 +163,8 @@ def bounded_join(
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
     spark = left.sparkSession
     count = bucket_count(buckets, budget, session.partitions(spark))
+    if not keys.types:
+        count = _one_bucket(buckets)
     marked = any(side.watermark for side in sides)
     fields = output_fields(left, right, sides, keys, kind.how)
     check_key_times(keys, times, kind.how)
@@ -250,7 +253,9 @@ def prepared(
     missing = F.lit(False)
     for column in compared:
         missing = missing | column.isNull()
-    if spec.hashed:
+    if not compared:
+        code = F.lit(0).cast("long")
+    elif spec.hashed:
         code = F.xxhash64(*identities)
     elif isinstance(keys.types[0], T.DateType):
         code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
@@ -272,13 +277,23 @@ def prepared(
     for name, carried in spec.asked(side).items():
         if name not in mine.sources:  # a key, as the condition sees it
             kept.append(F.col(quoted(name)).alias(carried))
+    number = F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int") if compared else F.lit(0)
     hidden = [
-        F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
+        number.alias(BUCKET),
         F.when(~missing, code).alias(KEY),
     ]
     if spec.hashed:
         hidden.append(F.xxhash64(F.lit("penstock"), *identities).alias(CHECK))
     return frame.select(*hidden, *kept)
+
+
+def _one_bucket(given: int | None) -> int:
+    """Return the number of buckets of a join without keys."""
+    if given not in (None, 1):
+        raise PenstockError(
+            f"on=() compares no keys, so that all rows are in one bucket; buckets={given!r} was given."
+        )
+    return 1
 
 
 def _in_tuples(

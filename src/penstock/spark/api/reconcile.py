@@ -120,7 +120,9 @@ def reconcile(
             for side, frame in ((LEFT, left), (RIGHT, right))
         )
     # Columns are renamed to numbers meanwhile, because user names may be anything.
-    gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
+    gone = None  # without keys, every pair may have been missed
+    if keys.types:
+        gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
     own = [*keys.left, *sides[LEFT].sources]
     a = _among(gone, left, keys.compared(LEFT), times[LEFT], own, 0)
     theirs = [*sides[RIGHT].sources, *keys.right]
@@ -238,13 +240,20 @@ def _check_columns(frame: DataFrame, fields: list[T.StructField], option: str, t
 
 
 def _among(
-    gone: DataFrame, frame: DataFrame, keys: list[Column], time: str | None, names: Sequence[str], first: int
+    gone: DataFrame | None,
+    frame: DataFrame,
+    keys: list[Column],
+    time: str | None,
+    names: Sequence[str],
+    first: int,
 ) -> DataFrame:
     """Return the rows whose key is in the archive: their keys, time, and columns renamed to numbers."""
     columns = [key.alias(f"key{i}") for i, key in enumerate(keys)]
     if time is not None:
         columns.append(F.col(quoted(time)).alias("time"))
     columns += [F.col(quoted(name)).alias(f"out{i}") for i, name in enumerate(names, first)]
+    if gone is None:
+        return frame.select(*columns)
     same = [F.col(f"key{i}") == F.col(f"gone{i}") for i in range(len(keys))]
     return frame.select(*columns).join(gone, same, "left_semi")
 
