@@ -17,6 +17,7 @@ MOST_PARAMETERS = 10
 MANY_PARAMETERS = {
     "cli/asof.py:asof",
     "cli/join.py:join",
+    "cli/join.py:reconcile",
     "cli/lookup.py:enrich",
     "cli/plan.py:plan",
     "joins/asof.py:asof_join",
@@ -31,6 +32,7 @@ MANY_PARAMETERS = {
     "spark/api/join.py:bounded_join",
     "spark/api/many.py:bounded_join_many",
     "spark/api/match.py:match_pattern",
+    "spark/api/reconcile.py:reconcile",
 }
 # The parts of a stream query's memory, which its kernels hand on to each other.
 MANY_PARAMETERS |= {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.joins.conditions.nodes import Column, Constant, Node
+from penstock.joins.conditions.nodes import ColumnNode, Constant, Node
 
 NULL = None
 
@@ -30,7 +30,7 @@ def passes(node: Node, left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
 
 def value_of(node: Node, rows: Any) -> Any:
     """True, False, a number, a text or null. Floats of 32 bits are NumPy's."""
-    if isinstance(node, Column):
+    if isinstance(node, ColumnNode):
         return rows[node.side][node.name]
     if isinstance(node, Constant):
         return node.value

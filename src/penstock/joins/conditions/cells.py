@@ -24,7 +24,7 @@ else:
 WIDE_DIGITS = 76  # of Arrow's widest decimals
 
 
-class Cells(NamedTuple):
+class Evaluated(NamedTuple):
     """Values and their states: `KNOWN`, `NULL`, or why there is none. One value may stand for all rows.
 
     Values are whole numbers of 64 bits, floats or, where they are compared by rank, an Arrow array.
@@ -89,7 +89,7 @@ def arrow_types(table: Table, names: Mapping[str, Any] | set[str], side: int) ->
     }
 
 
-def nulls(count: int, kind: Kind) -> Cells:
+def nulls(count: int, kind: Kind) -> Evaluated:
     """Return cells of a kind without values.
 
     >>> from penstock.joins.conditions.cells import nulls
@@ -113,7 +113,7 @@ def typed(values: pa.Array, kind: Kind, name: str, side: int) -> pa.Array:
         ) from error
 
 
-def read(values: pa.Array, kind: Kind) -> Cells:
+def read(values: pa.Array, kind: Kind) -> Evaluated:
     """Return an Arrow array as cells of its kind.
 
     >>> import pyarrow as pa
@@ -125,18 +125,18 @@ def read(values: pa.Array, kind: Kind) -> Cells:
     """
     state = np.where(_flags(pc.is_null(values)), NULL, KNOWN).astype(np.uint8)
     if kind.family in ("other", "null"):
-        return Cells(np.zeros(len(values), np.int64), state)
+        return Evaluated(np.zeros(len(values), np.int64), state)
     if kind.ranked:
-        return Cells(_rankable(values, kind), state)
+        return Evaluated(_rankable(values, kind), state)
     if kind.real:
-        return Cells(_numbers(values.cast(pa.float64()), np.float64), state)
+        return Evaluated(_numbers(values.cast(pa.float64()), np.float64), state)
     if kind.family == "decimal":
-        return Cells(_unscaled(values), state)
+        return Evaluated(_unscaled(values), state)
     if pa.types.is_date64(values.type):
         values = values.cast(pa.date32())
     if pa.types.is_date32(values.type) or pa.types.is_time32(values.type):
         values = values.cast(pa.int32())
-    return Cells(_numbers(values.cast(pa.int64()), np.int64), state)
+    return Evaluated(_numbers(values.cast(pa.int64()), np.int64), state)
 
 
 def _flags(values: pa.Array) -> np.ndarray:
@@ -172,12 +172,12 @@ def _rankable(values: pa.Array, kind: Kind) -> pa.Array:
     return values.cast(pa.large_string() if kind.family == "text" else pa.large_binary())
 
 
-def constant(value: Any, kind: Kind) -> Cells:
+def constant(value: Any, kind: Kind) -> Evaluated:
     """Return a constant as cells."""
     state = np.full(1, KNOWN, np.uint8)
     if kind.ranked:
-        return Cells(pa.array([value], pa.large_string()), state)
-    return Cells(np.array([value], np.float64 if kind.real else np.int64), state)
+        return Evaluated(pa.array([value], pa.large_string()), state)
+    return Evaluated(np.array([value], np.float64 if kind.real else np.int64), state)
 
 
 def units_in(kind: Kind, other: Kind) -> int:
@@ -188,10 +188,10 @@ def units_in(kind: Kind, other: Kind) -> int:
     return finest // 1_000 ** UNITS.index(other.unit)
 
 
-def to_wide(cells: Cells, mine: Kind, kind: Kind) -> Cells:
+def to_wide(cells: Evaluated, mine: Kind, kind: Kind) -> Evaluated:
     """Convert numbers that are stored in 64 bits, or decimals, to decimals that are compared by rank."""
     values = cells.values
     if isinstance(values, np.ndarray):
         numbers = as_arrow(values).cast(pa.decimal128(38, 0))
         values = pa.Array.from_buffers(pa.decimal128(38, mine.places), len(numbers), numbers.buffers())
-    return Cells(values.cast(pa.decimal256(WIDE_DIGITS, kind.places)), cells.state)
+    return Evaluated(values.cast(pa.decimal256(WIDE_DIGITS, kind.places)), cells.state)

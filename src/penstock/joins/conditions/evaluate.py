@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.pair_condition import BY_ZERO, EXACT, KNOWN, NULL, OVERFLOW
-from penstock.joins.conditions.cells import Cells, as_arrow, constant, nulls, to_wide, units_in
+from penstock.joins.conditions.cells import Evaluated, as_arrow, constant, nulls, to_wide, units_in
 from penstock.joins.conditions.kinds import Kind
 from penstock.joins.conditions.nodes import ARITHMETIC
 from penstock.joins.conditions.semantic_checks import Typed
 
 _EXACTLY = Context(prec=100)
-Columns = Callable[[int, str], Cells]
+Columns = Callable[[int, str], Evaluated]
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": np.equal,
@@ -42,7 +42,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def evaluate(part: Typed, columns: Columns) -> Cells:
+def evaluate(part: Typed, columns: Columns) -> Evaluated:
     """Return a part of a condition for all rows; `columns` returns those of a side by name.
 
     >>> import pyarrow as pa
@@ -69,10 +69,10 @@ def evaluate(part: Typed, columns: Columns) -> Cells:
         decides = int(part.name == "or")
         return functools.reduce(lambda one, other: _junction(one, other, decides), operands)
     if part.name == "not":
-        return Cells(1 - operands[0].values, operands[0].state)
+        return Evaluated(1 - operands[0].values, operands[0].state)
     if part.name == "is null":
         state = operands[0].state
-        return Cells((state == NULL).astype(np.int64), np.where(state == NULL, KNOWN, state))
+        return Evaluated((state == NULL).astype(np.int64), np.where(state == NULL, KNOWN, state))
     if part.name == "in":
         first, *others = _ranked(operands) if kinds[0].ranked else operands
         equal = [_compared("=", first, each, kinds[0]) for each in others]
@@ -85,13 +85,13 @@ def evaluate(part: Typed, columns: Columns) -> Cells:
 
 
 def ranks(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], pa.Array]:
-    """Return the rank of each value among all that there are, 0 for null, and these values in order.
+    """Return the rank of each value among all that there are, any for null, and these values in order.
 
     >>> import pyarrow as pa
     >>> from penstock.joins.conditions.evaluate import ranks
     >>> codes, values = ranks([pa.array(["b", None]), pa.array(["a", "b"])])
     >>> [each.tolist() for each in codes], values.to_pylist()
-    ([[1, 0], [0, 1]], ['a', 'b'])
+    ([[1, 1], [0, 1]], ['a', 'b'])
     """
     encoded = pa.concat_arrays(list(arrays)).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
@@ -103,9 +103,9 @@ def ranks(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], pa.Array]:
     return np.split(codes, ends), encoded.dictionary.take(as_arrow(order))
 
 
-def _ranked(operands: Sequence[Cells]) -> list[Cells]:
+def _ranked(operands: Sequence[Evaluated]) -> list[Evaluated]:
     codes, _ = ranks([each.values for each in operands])
-    return [Cells(code, each.state) for code, each in zip(codes, operands, strict=True)]
+    return [Evaluated(code, each.state) for code, each in zip(codes, operands, strict=True)]
 
 
 def _strict(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -113,31 +113,31 @@ def _strict(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.where(one >= BY_ZERO, one, np.where(other >= BY_ZERO, other, np.maximum(one, other)))
 
 
-def _junction(one: Cells, other: Cells, decides: int) -> Cells:
+def _junction(one: Evaluated, other: Evaluated, decides: int) -> Evaluated:
     """And or or: the value that decides alone is 0 for and, 1 for or."""
     first = (one.state >= BY_ZERO) | ((one.state == KNOWN) & (one.values == decides))
     second = ~first & ((other.state >= BY_ZERO) | ((other.state == KNOWN) & (other.values == decides)))
     values = np.where(first, one.values, np.where(second, other.values, 1 - decides))
     rest = np.maximum(one.state, other.state)
-    return Cells(values, np.where(first, one.state, np.where(second, other.state, rest)))
+    return Evaluated(values, np.where(first, one.state, np.where(second, other.state, rest)))
 
 
-def _compared(name: str, one: Cells, other: Cells, kind: Kind) -> Cells:
+def _compared(name: str, one: Evaluated, other: Evaluated, kind: Kind) -> Evaluated:
     x, y = one.values, other.values
     found = _COMPARE[name](x, y)
     if kind.real:  # NaN equals NaN and is greater than all others
         blank, theirs = np.isnan(x), np.isnan(y)
         found = np.where(blank | theirs, _COMPARE[name](blank.astype(int), theirs.astype(int)), found)
-    return Cells(found.astype(np.int64), _strict(one.state, other.state))
+    return Evaluated(found.astype(np.int64), _strict(one.state, other.state))
 
 
-def _computed(part: Typed, operands: Sequence[Cells]) -> Cells:
+def _computed(part: Typed, operands: Sequence[Evaluated]) -> Evaluated:
     """Arithmetic: on floats, or on whole numbers whose outcome must fit."""
     kind, one = part.kind, operands[0]
     other = operands[1] if len(operands) > 1 else one
     name = part.name
     if name == "neg":
-        one, name = Cells(np.zeros(1, one.values.dtype), np.zeros(1, np.uint8)), "-"
+        one, name = Evaluated(np.zeros(1, one.values.dtype), np.zeros(1, np.uint8)), "-"
     state = _strict(one.state, other.state)
     x, y = np.broadcast_arrays(one.values, other.values)
     if name in "/%":
@@ -148,11 +148,11 @@ def _computed(part: Typed, operands: Sequence[Cells]) -> Cells:
             found = -other.values
         else:
             found = _ARITHMETIC[name](x, y)
-        return Cells(found.astype(np.float32).astype(np.float64) if kind.bits == 32 else found, state)
+        return Evaluated(found.astype(np.float32).astype(np.float64) if kind.bits == 32 else found, state)
     found, over = whole_arithmetic(name, x, y)
     if kind.family == "int" and kind.bits < 64:
         over = over | (found >= 2 ** (kind.bits - 1)) | (found < -(2 ** (kind.bits - 1)))
-    return Cells(found, np.where((state == KNOWN) & over, OVERFLOW, state))
+    return Evaluated(found, np.where((state == KNOWN) & over, OVERFLOW, state))
 
 
 def whole_arithmetic(name: str, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -179,11 +179,11 @@ def whole_arithmetic(name: str, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarra
     return c, over
 
 
-def _converted(cells: Cells, mine: Kind, kind: Kind) -> Cells:
+def _converted(cells: Evaluated, mine: Kind, kind: Kind) -> Evaluated:
     if mine.family == "null":
         return nulls(len(cells.state), kind)
     if kind.real:
-        return Cells(_reals(cells, mine), cells.state)
+        return Evaluated(_reals(cells, mine), cells.state)
     if kind.wide:
         return to_wide(cells, mine, kind)
     if mine.wide:
@@ -191,13 +191,13 @@ def _converted(cells: Cells, mine: Kind, kind: Kind) -> Cells:
     factor = 10 ** (kind.places - mine.places) if kind.family == "decimal" else units_in(kind, mine)
     if factor >= 2**63:  # 10^18 is the most that decimals of 64 bits have
         over = (cells.state == KNOWN) & (cells.values != 0)
-        return Cells(np.zeros_like(cells.values), np.where(over, OVERFLOW, cells.state))
+        return Evaluated(np.zeros_like(cells.values), np.where(over, OVERFLOW, cells.state))
     with np.errstate(all="ignore"):
         found, over = whole_arithmetic("*", cells.values, np.full(cells.values.shape, factor, np.int64))
-    return Cells(found, np.where((cells.state == KNOWN) & over, OVERFLOW, cells.state))
+    return Evaluated(found, np.where((cells.state == KNOWN) & over, OVERFLOW, cells.state))
 
 
-def _reals(cells: Cells, mine: Kind) -> np.ndarray:
+def _reals(cells: Evaluated, mine: Kind) -> np.ndarray:
     """Numbers as floats, each the nearest one."""
     values = cells.values
     if mine.family != "decimal":
@@ -210,7 +210,7 @@ def _reals(cells: Cells, mine: Kind) -> np.ndarray:
     return found
 
 
-def _packed(cells: Cells, kind: Kind) -> Cells:
+def _packed(cells: Evaluated, kind: Kind) -> Evaluated:
     """Decimals of many digits as whole numbers of 64 bits, where they fit."""
     found, state = np.zeros(len(cells.state), np.int64), cells.state.copy()
     for at, value in enumerate(cells.values.to_pylist()):
@@ -220,4 +220,4 @@ def _packed(cells: Cells, kind: Kind) -> Cells:
                 found[at] = digits
             else:
                 state[at] = OVERFLOW
-    return Cells(found, state)
+    return Evaluated(found, state)

@@ -17,7 +17,7 @@ from penstock.columns import row_count
 from penstock.engine.pair_condition import PairCondition
 from penstock.engine.store import ARRIVAL, HIGH_TUPLE, STREAM, Store
 from penstock.errors import PenstockError, SnapshotError
-from penstock.joins.conditions.cells import Cells, as_arrow
+from penstock.joins.conditions.cells import Evaluated, as_arrow
 from penstock.joins.conditions.evaluate import ranks
 from penstock.joins.conditions.program import ConditionProgram
 
@@ -60,7 +60,7 @@ class Leaves:
                 found[places, 0] |= each.state.astype(np.int64)[taken] << (2 * number)
         return found
 
-    def _ranked(self, cells: list[list[Cells]], holders: list[Holder]) -> list[list[Cells]]:
+    def _ranked(self, cells: list[list[Evaluated]], holders: list[Holder]) -> list[list[Evaluated]]:
         """Replace values that are compared by rank by their ranks."""
         for group in range(self.program.groups):
             places = [

@@ -12,11 +12,11 @@ ARITHMETIC = ("+", "-", "*", "/", "%")
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnNode:
     """A column of one side.
 
-    >>> from penstock.joins.conditions.nodes import Column
-    >>> str(Column(0, "price")), str(Column(1, "unit price"))
+    >>> from penstock.joins.conditions.nodes import ColumnNode
+    >>> str(ColumnNode(0, "price")), str(ColumnNode(1, "unit price"))
     ('left.price', 'right.`unit price`')
     """
 
@@ -51,8 +51,8 @@ class Constant:
 class Operation:
     """An operator with its operands: `or`, `and`, `not`, `in`, `is null`, `neg`, a comparison, arithmetic.
 
-    >>> from penstock.joins.conditions.nodes import Column, Operation
-    >>> str(Operation("<", (Column(0, "a"), Column(1, "b"))))
+    >>> from penstock.joins.conditions.nodes import ColumnNode, Operation
+    >>> str(Operation("<", (ColumnNode(0, "a"), ColumnNode(1, "b"))))
     '(left.a < right.b)'
     """
 
@@ -71,17 +71,17 @@ class Operation:
         return "(" + f" {self.name} ".join(parts) + ")"
 
 
-Node = Column | Constant | Operation
+Node = ColumnNode | Constant | Operation
 
 
-def columns_of(node: Node) -> Iterator[Column]:
+def columns_of(node: Node) -> Iterator[ColumnNode]:
     """The columns of a condition, in the order of the text, with repetitions.
 
-    >>> from penstock.joins.conditions.nodes import Column, Operation, columns_of
-    >>> [str(each) for each in columns_of(Operation("<", (Column(0, "a"), Column(1, "b"))))]
+    >>> from penstock.joins.conditions.nodes import ColumnNode, Operation, columns_of
+    >>> [str(each) for each in columns_of(Operation("<", (ColumnNode(0, "a"), ColumnNode(1, "b"))))]
     ['left.a', 'right.b']
     """
-    if isinstance(node, Column):
+    if isinstance(node, ColumnNode):
         yield node
     elif isinstance(node, Operation):
         for operand in node.operands:
@@ -91,8 +91,8 @@ def columns_of(node: Node) -> Iterator[Column]:
 def depth_of(node: Node) -> int:
     """How deep operations are nested, without recursion.
 
-    >>> from penstock.joins.conditions.nodes import Column, Operation, depth_of
-    >>> depth_of(Operation("not", (Operation("is null", (Column(0, "a"),)),)))
+    >>> from penstock.joins.conditions.nodes import ColumnNode, Operation, depth_of
+    >>> depth_of(Operation("not", (Operation("is null", (ColumnNode(0, "a"),)),)))
     2
     """
     deepest, waiting = 0, [(node, 0)]

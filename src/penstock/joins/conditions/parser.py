@@ -13,7 +13,7 @@ from lark import Lark, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
 from penstock.errors import END, LONGEST, ConditionError, pointed
-from penstock.joins.conditions.nodes import SIDES, Column, Constant, Node, Operation, columns_of, depth_of
+from penstock.joins.conditions.nodes import SIDES, ColumnNode, Constant, Node, Operation, columns_of, depth_of
 
 DEEPEST = 60  # maximum nesting of operations
 _WORDS = {
@@ -201,7 +201,7 @@ class _Builder(Transformer):  # type: ignore[type-arg]
         name = name.strip()
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
-        return Column(SIDES.index(side.strip().lower()), name, parts[0].start_pos)
+        return ColumnNode(SIDES.index(side.strip().lower()), name, parts[0].start_pos)
 
     def number(self, parts: list[Any]) -> Node:
         text, at = str(parts[0]), parts[0].start_pos

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.engine import pair_condition as engine
 from penstock.engine.pair_condition import PairCondition, new_pair_condition
 from penstock.errors import ConditionError
-from penstock.joins.conditions.cells import Cells, arrow_column, arrow_types, read, typed, units_in
+from penstock.joins.conditions.cells import Evaluated, arrow_column, arrow_types, read, typed, units_in
 from penstock.joins.conditions.evaluate import evaluate
 from penstock.joins.conditions.kinds import Kind, kind_of
 from penstock.joins.conditions.nodes import Node, columns_of
@@ -73,13 +73,13 @@ class ConditionProgram:
             total,
         )
 
-    def cells(self, side: int, table: Any) -> list[Cells]:
+    def cells(self, side: int, table: Any) -> list[Evaluated]:
         """Return the leaves of a side for the rows of a table."""
-        known: dict[str, Cells] = {}
+        known: dict[str, Evaluated] = {}
 
         kinds = dict(pair for leaf in self.leaves[side] for pair in _columns_in(leaf))
 
-        def column(_: int, name: str) -> Cells:
+        def column(_: int, name: str) -> Evaluated:
             if name not in known:
                 values = typed(arrow_column(table, name, side), kinds[name], name, side)
                 known[name] = read(values, kinds[name])
@@ -212,7 +212,7 @@ class _Compiler:
         return engine.WORK, len(self.code) - 1
 
 
-def _no_columns(side: int, name: str) -> Cells:
+def _no_columns(side: int, name: str) -> Evaluated:
     raise AssertionError("a constant has no columns")
 
 

@@ -21,7 +21,7 @@ from penstock.joins.conditions.kinds import (
     plain_constant,
     result_of,
 )
-from penstock.joins.conditions.nodes import COMPARISONS, SIDES, Column, Constant, Node
+from penstock.joins.conditions.nodes import COMPARISONS, SIDES, ColumnNode, Constant, Node
 
 NO_SIDE, LEFT, RIGHT, BOTH = 0, 1, 2, 3
 
@@ -48,7 +48,7 @@ class Checker:
         return self._truth(node, "a condition")
 
     def _typed(self, node: Node) -> Typed:
-        if isinstance(node, Column):
+        if isinstance(node, ColumnNode):
             return self._column(node)
         if isinstance(node, Constant):
             kind = constant_kind(node.value)
@@ -64,7 +64,7 @@ class Checker:
             return self._compared(node)
         return self._computed(node)
 
-    def _column(self, node: Column) -> Typed:
+    def _column(self, node: ColumnNode) -> Typed:
         known = self.kinds[node.side]
         if node.name not in known:
             self._refuse(
@@ -214,7 +214,7 @@ def _crosses(parts: Sequence[Typed]) -> bool:
 
 def _first_place(node: Node) -> int:
     """Where a part of a condition begins."""
-    if isinstance(node, Column | Constant):
+    if isinstance(node, ColumnNode | Constant):
         return node.place
     first = node.operands[0]
     return min(node.place, _first_place(first))
