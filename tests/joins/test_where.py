@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from typing import Any
@@ -239,6 +240,38 @@ def test_snapshots_and_batches_change_nothing(policy: str, budget: Any) -> None:
         if isinstance(budget, ps.Bytes):
             assert state.peak_bytes <= budget.n
     assert came[0] == came[1]
+
+
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_another_budget_takes_the_values_along(how: str) -> None:
+    rng = np.random.default_rng(2)
+    n = 300
+    stream, key = rng.integers(0, 2, n).astype(np.int8), rng.integers(0, 5, n)
+    time, names = (
+        np.sort(rng.integers(0, 300, n)),
+        np.array([f"n{i}" for i in rng.integers(0, 99, n)], object),
+    )
+    join = ps.WindowJoin(within=40, budget=ps.Tuples(400), policy="lru", how=how, where="left.s < right.s")
+    types = ({"s": pa.string()},) * 2
+    halves = []
+    for part in (slice(0, 150), slice(150, n)):
+        sides = [{"s": names[part][stream[part] == side]} for side in (0, 1)]
+        halves.append(((stream[part], key[part], time[part], np.arange(n)[part]), sides))
+    first, second = (
+        dataclasses.replace(join, policy=policy).start(lateness=0, columns=types) for policy in ("lru", "gdj")
+    )
+    pairs = first.process(*halves[0][0], columns=halves[0][1], collect=True).pairs.tolist()
+    second.take_over(first)
+    second.check()
+    pairs += second.process(*halves[1][0], columns=halves[1][1], collect=True).pairs.tolist()
+    pairs += second.finish(collect=True).pairs.tolist()
+    whole = join.start(lateness=0, columns=types)
+    both = [{"s": names[stream == side]} for side in (0, 1)]
+    wanted = whole.process(stream, key, time, np.arange(n), columns=both, collect=True).pairs.tolist()
+    wanted += whole.finish(collect=True).pairs.tolist()
+    assert Counter(map(tuple, pairs)) == Counter(map(tuple, wanted))
+    assert second.totals()["results"] == whole.totals()["results"]
+    assert second.missed == whole.missed == 0
 
 
 def test_a_condition_without_a_value_is_an_error() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import penstock as ps
@@ -192,6 +193,34 @@ def test_online_and_reconciled_are_the_exact_join(
     assert online <= exact
     assert online + later == exact
     assert later.total() > 20
+
+
+def test_a_restart_with_another_budget_goes_on(spark: Any, stream_of: Any, tmp_path: Path) -> None:
+    """The state keeps the values that it compares, also when its rows enter another one."""
+    frames = pieces(3, "l", "a"), pieces(4, "r", "b")
+    paths = {name: tmp_path / name for name in ("results", "archive", "checkpoint")}
+    kind: dict[str, Any] = {"how": "full", "where": "left.a < right.b and left.l + right.r > 60"}
+    for files, budget in ((3, ps.Tuples(150)), (6, ps.Tuples(60))):
+        sides = [write_files(tmp_path / name, each[:files]) for name, each in zip("lr", frames, strict=True)]
+        joined = bounded_join(
+            *map(stream_of, sides), **JOIN, **kind, budget=budget, policy="lru", buckets=2, emit="all"
+        )
+        write_split(joined, **paths, trigger={"availableNow": True}).awaitTermination()
+    left, right = (spark.read.parquet(str(tmp_path / name)) for name in "lr")
+    condition = "l.k = r.k and abs(l.ts - r.ts) <= 30 and l.a < r.b and l.l + r.r > 60"
+    exact = left.alias("l").join(right.alias("r"), F.expr(condition), "full").select("l.id", "r.id")
+    online = ids(spark.read.parquet(str(paths["results"])), "full")
+    later = ids(reconcile(paths["archive"], left, right, **JOIN, **kind, results=paths["results"]), "full")
+    assert online + later == settled(exact)
+    assert later.total() > 20
+    write_files(tmp_path / "l", [*frames[0], frames[0][-1]])
+    changed = kind | {"where": "left.a < right.b"}
+    again = bounded_join(
+        *map(stream_of, sides), **JOIN, **changed, budget=ps.Tuples(60), policy="lru", buckets=2, emit="all"
+    )
+    query = write_split(again, **paths, trigger={"availableNow": True})
+    with pytest.raises(StreamingQueryException, match="the condition cannot change"):
+        query.awaitTermination()
 
 
 def test_columns_of_keys_and_budgets_in_bytes(spark: Any) -> None:
