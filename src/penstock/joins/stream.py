@@ -122,17 +122,27 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         return None if lost else 0.0
 
     def _passing(self, pairs: float | None) -> float | None:
-        """Return how many pairs of equal keys pass the condition, if as many do as of those found."""
+        """Return how many pairs of equal keys pass the condition, if as many do as of those found.
+
+        All, if none was found.
+        """
         if self._leaves is None or not pairs:
             return pairs
         meta = self.index.condition.meta
-        return pairs * float(meta[PASSED]) / float(meta[TESTED]) if meta[TESTED] else None
+        return pairs * float(meta[PASSED]) / float(meta[TESTED]) if meta[TESTED] else pairs
+
+    @property
+    def guessed(self) -> float:
+        """A guess of what unestimated arrivals missed."""
+        return self._passing(super().guessed) or 0.0
 
     @property
     def recall(self) -> RecallEstimate:
         """Estimated share of the exact results that was found. It is an upper bound, or unknown, if rows came
         so late that the results they missed cannot be estimated.
         """
+        if self._leaves is not None and self.missed and not self.index.condition.meta[TESTED]:
+            return RecallEstimate(None)
         arrived = super().totals()["arrivals"]
         results = float(self.store.meta[RESULTS]) + self.unmatched
         found = estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
