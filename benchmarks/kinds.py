@@ -6,12 +6,16 @@ import statistics
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
 import penstock as ps
 from benchmarks.growth import mark
 
+WHERE = "left.v < right.v"
+KEYS = 50_000  # about one partner of an arrival is buffered
+WHERE_BAR = 0.5  # of the arrivals per second without a condition
 BAR = 0.7  # of the arrivals per second of the inner join
 RECALL_BAR = 0.8  # of orders each paid once, in a fifth of the memory
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
@@ -22,7 +26,7 @@ WINDOW = 300_000
 
 def run(console: Console, quick: bool) -> list[dict[str, Any]]:
     """Arrivals per second of every kind, and the recall of joins with one match per row."""
-    return _speeds(console, quick) + _orders(console, quick)
+    return _speeds(console, quick) + _conditions(console, quick) + _orders(console, quick)
 
 
 def _speeds(console: Console, quick: bool) -> list[dict[str, Any]]:
@@ -54,6 +58,47 @@ def _speeds(console: Console, quick: bool) -> list[dict[str, Any]]:
             rows += [
                 {"streams": way, "policy": policy, "how": how, "arrivals": 1e6 * found[how]} for how in HOWS
             ]
+    console.print(table)
+    return rows
+
+
+def _conditions(console: Console, quick: bool) -> list[dict[str, Any]]:
+    """Arrivals per second under a condition on two numeric columns, beside those without one."""
+    repetitions, n = (1, 100_000) if quick else (5, 1_000_000)
+    rng = np.random.default_rng(0)
+    stream = (rng.random(n) < 0.5).astype(np.int8)
+    key = rng.integers(0, KEYS, n)  # every pair of equal keys is asked: with hot keys that is all there is
+    number, value = np.arange(n), rng.random(n)
+    columns = tuple({"v": value[stream == side]} for side in (0, 1))
+    types = ({"v": pa.float64()},) * 2
+    rows = []
+    table = Table(title=f"Million arrivals per second without and with {WHERE!r}, {n:,} arrivals")
+    for heading in ("kind", "policy", "without", "with", f"bar {WHERE_BAR:g}"):
+        table.add_column(heading, justify="left" if heading in ("kind", "policy") else "right")
+    kinds = [*((how, "all") for how in HOWS), ("inner", "once"), ("inner", "one-to-one")]
+    for how, matches in kinds:
+        for policy in POLICIES:
+            speeds: dict[str | None, list[float]] = {None: [], WHERE: []}
+            for _ in range(repetitions):
+                for where in speeds:
+                    join = ps.WindowJoin(
+                        within=WINDOW,
+                        budget=ps.Tuples(BUFFER),
+                        policy=policy,
+                        how=how,
+                        matches=matches,
+                        where=where,
+                    )
+                    asked = None if where is None else columns
+                    state = join.start(columns=None if where is None else types).warm()
+                    state.process(stream, key, number, number, columns=asked)
+                    speeds[where].append(n / state.seconds / 1e6)
+            plain, passing = (statistics.median(each) for each in speeds.values())
+            share = passing / plain
+            name = how if matches == "all" else f"{how}, {matches}"
+            shown = mark(share >= WHERE_BAR, f"{share:.2f}")
+            table.add_row(name, policy, f"{plain:.2f}", f"{passing:.2f}", shown)
+            rows.append({"kind": name, "policy": policy, "arrivals": 1e6 * plain, "where": 1e6 * passing})
     console.print(table)
     return rows
 

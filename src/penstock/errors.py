@@ -45,6 +45,10 @@ class ColumnError(PenstockError):
     """A column is missing, has the wrong type, or holds values that cannot be used."""
 
 
+class ConditionError(PenstockError):
+    """A condition (`where=`) is invalid: its syntax, columns or types; or it has no value for a pair."""
+
+
 class SnapshotError(PenstockError):
     """A snapshot is damaged, or was written by another version or another operator."""
 

@@ -254,6 +254,22 @@ def test_a_plan_shows_the_peak_need_beside_the_average(tmp_path: Path) -> None:
 
 
 @pytest.mark.interpreted
+def test_a_plan_with_a_condition(tmp_path: Path) -> None:
+    for name, column in (("a.csv", "bid"), ("b.csv", "ask")):
+        rows = "\n".join(f"{number % 3},{50 * number},{number % 7}" for number in range(40))
+        (tmp_path / name).write_text(f"key,ts,{column}\n{rows}\n")
+    line = ["plan", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--on", "key", "--time", "ts"]
+    line += ["--within", "200", "--policies", "fifo", "--budgets", "100%", "--no-plot"]
+    said = run(*line, "--where", "left.bid < right.ask").stdout
+    sides = range(40)
+    exact = sum(a % 3 == b % 3 and abs(a - b) <= 4 and a % 7 < b % 7 for a in sides for b in sides)
+    assert f"{exact} results in the exact join" in said
+    wrong = run(*line, "--where", "left.bid < right.asks")
+    assert wrong.exit_code != 0
+    assert "did you mean 'ask'" in " ".join(wrong.stderr.split())
+
+
+@pytest.mark.interpreted
 def test_a_plan_starts_with_what_is_fast(files) -> None:
     words = (
         "plan",

@@ -7,7 +7,7 @@ evicted and released, and which are certain to have no partner. A row of -1 stan
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,21 @@ PRESERVED = {
 }
 TRACKED = {**PRESERVED, "left_semi": (LEFT,)}
 Rows = list[tuple[int, int]]
+Passing = Callable[[int, int], bool]  # whether a left and a right row, by their numbers, pass a condition
 
 
-def exact_rows(left: list[Any], right: list[Any], within: Any, how: str, matches: str = "all") -> Rows:
+def exact_rows(
+    left: list[Any],
+    right: list[Any],
+    within: Any,
+    how: str,
+    matches: str = "all",
+    passing: Passing | None = None,
+) -> Rows:
     """All rows of the exact join, null keys included."""
     pairs = exact_pairs(left, right, within)  # in the order in which an unbounded join finds them
+    if passing is not None:
+        pairs = [pair for pair in pairs if passing(*pair)]
     return rows_of(pairs, len(left), len(right), how, matches)
 
 
@@ -133,11 +143,13 @@ def simulate_kind(
     allocation: str = "unified",
     dropped: Sequence[bool] | None = None,
     drop_at: str = "admission",
+    passing: Passing | None = None,
 ) -> Fate:
     """Join two lists of (time, key) in bounded memory, in step."""
     arrivals = arrivals_of(left, right)
     now = Now(window_of(within))
-    return _simulate(arrivals, now, budget, policy, how, matches, options, allocation, dropped, drop_at, None)
+    run = (budget, policy, how, matches, options, allocation, dropped, drop_at, None, passing)
+    return _simulate(arrivals, now, *run)
 
 
 def simulate_kind_late(
@@ -151,13 +163,15 @@ def simulate_kind_late(
     lateness: float = 0,
     dropped: Sequence[bool] | None = None,
     drop_at: str = "admission",
+    passing: Passing | None = None,
 ) -> Fate:
     """Join (stream, time, key) rows in the order given; each stream has its own progress."""
     arrivals = [Arrival(s, row, time, key) for row, (s, time, key) in enumerate(rows)]
     for number, x in enumerate(arrivals):
         x.number = number
     now = Now(OwnClocks(*within))
-    return _simulate(arrivals, now, budget, policy, how, matches, None, "unified", dropped, drop_at, lateness)
+    run = (budget, policy, how, matches, None, "unified", dropped, drop_at, lateness, passing)
+    return _simulate(arrivals, now, *run)
 
 
 def _simulate(
@@ -172,6 +186,7 @@ def _simulate(
     dropped: Sequence[bool] | None,
     drop_at: str,
     lateness: float | None,
+    passing: Passing | None,
 ) -> Fate:
     rules, out = POLICIES[policy](**(options or {})), Fate()
     buffers = Buffers(pools_of(budget, allocation, arrivals), rules, now)
@@ -187,6 +202,11 @@ def _simulate(
             return y.key == x.key and not window.expired(y, now)
         return y.key == x.key and window.joins(x, y)
 
+    def joins(x: Arrival, y: Arrival) -> bool:
+        """Whether they fit and pass the condition, too."""
+        left, right = (x, y) if x.stream == LEFT else (y, x)
+        return fits(x, y) and (passing is None or passing(left.row, right.row))
+
     def expire() -> None:
         before = len(buffers.expired)
         buffers.expire()
@@ -201,7 +221,7 @@ def _simulate(
             if not (late and how != "inner"):
                 before, now.time = now.time, x.time  # it does not advance time
                 for y in buffers.members():
-                    if y.stream != x.stream and fits(x, y):
+                    if y.stream != x.stream and joins(x, y):
                         decisions.doubtful.add(y.number)
                 now.time = before
                 decisions.lose(x)
@@ -220,7 +240,7 @@ def _simulate(
             continue
         now.counts[x.stream][x.key] += 1
         expire()
-        members = [y for y in buffers.members() if y.stream != x.stream and fits(x, y)]
+        members = [y for y in buffers.members() if y.stream != x.stream and joins(x, y)]
         told = decisions.take(x, members)
         pool = buffers.pool_of[1 - x.stream]
         rules.matched(x, told, pool)

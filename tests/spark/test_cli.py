@@ -82,7 +82,8 @@ def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_join_and_reconcile_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", [None, "left.left < right.right + 40"])
+def test_join_and_reconcile_files(tmp_path: Path, where: str | None) -> None:
     rng = np.random.default_rng(0)
     frames = {}
     for side in ("left", "right"):
@@ -90,6 +91,8 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
         frames[side] = pd.DataFrame({"k": rng.integers(0, 30, 400), "ts": times, side: range(400)})
         frames[side].to_csv(tmp_path / f"{side}.csv", index=False)
     common = ["left.csv", "right.csv", "--on", "k", "--time", "ts", "--within", "100 ms"]
+    if where is not None:
+        common += ["--where", where]
     budget = ["--budget", "12 tuples", "--policy", "lru"]
     joined = run("join", *common, *budget, "--out", "hits", "--archive", "lost", "--json", "-", cwd=tmp_path)
     assert joined.returncode == 0, joined.stdout + joined.stderr
@@ -106,6 +109,8 @@ def test_join_and_reconcile_files(tmp_path: Path) -> None:
     got = pd.concat([pd.read_parquet(tmp_path / name)[columns] for name in ("hits", "rest")])
     exact = frames["left"].merge(frames["right"], on="k", suffixes=("_left", "_right"))
     exact = exact[(exact["ts_left"] - exact["ts_right"]).abs() <= 100][columns]
+    if where is not None:
+        exact = exact[exact["left"] < exact["right"] + 40]
     assert len(pd.read_parquet(tmp_path / "rest")) > 0
     assert sorted(map(tuple, got.to_numpy().tolist())) == sorted(map(tuple, exact.to_numpy().tolist()))
 

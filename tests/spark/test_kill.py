@@ -140,6 +140,11 @@ def test_an_outer_join_is_killed_twice(spark: Any, tmp_path: Path) -> None:
     check(spark, tmp_path, files=6, rows=300, kills=2, longest=2, how="full")
 
 
+def test_a_join_with_a_condition_is_killed_twice(spark: Any, tmp_path: Path) -> None:
+    where = "left.l <= right.r + 50 and left.l_text <= right.r_text"
+    check(spark, tmp_path, files=6, rows=300, kills=2, longest=2, how="full", where=where)
+
+
 @pytest.mark.soak
 def test_an_outer_join_is_killed_twenty_times(spark: Any, tmp_path: Path) -> None:
     check(spark, tmp_path, files=60, rows=500, kills=20, longest=6, how="full")

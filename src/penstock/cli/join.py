@@ -15,7 +15,7 @@ from penstock.cli.output import (
     parts_of,
     warnings_in_one_line,
 )
-from penstock.cli.plan import How, Matches, budget_of_text, pair_of_names, window_of_text
+from penstock.cli.plan import How, Matches, Where, budget_of_text, pair_of_names, window_of_text
 from penstock.cli.session import format_of, read, spark_session
 
 if TYPE_CHECKING:
@@ -56,12 +56,14 @@ def join(
     lateness: Annotated[str, typer.Option(help="How late rows of a stream may arrive.")] = "0 seconds",
     how: How = "inner",
     matches: Matches = "all",
+    where: Where = None,
     unit: Unit = "ms",
     master: Master = "local[2]",
     json: Json = None,
 ) -> None:
     """Join two files or folders on Spark in a fixed amount of memory."""
     from penstock import policies
+    from penstock.joins.conditions.parser import parse_condition
     from penstock.joins.kinds import kind_of
     from penstock.window import window_of
 
@@ -71,6 +73,8 @@ def join(
     what, room = _what(on, time, within, unit), budget_of_text(budget)
     policies.get(policy)
     kind_of(how, matches)
+    if where is not None:
+        parse_condition(where)
     with spark_session(master) as session:
         from pyspark.sql import Observation
 
@@ -91,6 +95,7 @@ def join(
                 lateness=lateness,
                 how=how,
                 matches=matches,
+                where=where,
                 emit="all" if archive else "results",
                 name=watch,
             )
@@ -184,21 +189,25 @@ def reconcile(
     archive: Annotated[Path, typer.Option(help="Its archive.", show_default=False)],
     out: Out,
     how: How = "inner",
+    where: Where = None,
     unit: Unit = "ms",
     master: Master = "local[2]",
 ) -> None:
     """Compute exactly the results that a bounded join missed."""
+    from penstock.joins.conditions.parser import parse_condition
     from penstock.joins.kinds import kind_of
 
     for path in (left, right, results, archive):
         format_of(path)
     what = _what(on, time, within, unit)
     kind_of(how, "all")
+    if where is not None:
+        parse_condition(where)
     with spark_session(master) as session:
         from penstock.spark import reconcile as missed_by
 
         frames = [read(session, path) for path in (left, right)]
-        missed = missed_by(str(archive), *frames, **what, results=str(results), how=how)
+        missed = missed_by(str(archive), *frames, **what, results=str(results), how=how, where=where)
         missed.write.mode("overwrite").parquet(str(out))
         count = session.read.parquet(str(out)).count()
     console().print(f"{count:,} missed results written to {out}.")

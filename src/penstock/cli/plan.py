@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 How = Annotated[str, typer.Option(help="Kind of join: inner, left, right, full, left_semi or left_anti.")]
 Matches = Annotated[str, typer.Option(help="Partners of a row: all, once (a left row one), or one-to-one.")]
+Where = Annotated[
+    str | None,
+    typer.Option(help="A condition beyond the keys: 'left.price < right.price'.", show_default=False),
+]
 
 
 @errors_in_one_line
@@ -67,6 +71,7 @@ def plan(
     seed: Annotated[int, typer.Option(help="Seed for randomised policies.")] = 0,
     how: How = "inner",
     matches: Matches = "all",
+    where: Where = None,
     unit: Annotated[str, typer.Option(help="Unit of numeric time columns.")] = "ms",
     json: Json = None,
     plot: Annotated[
@@ -100,6 +105,7 @@ def plan(
             seed=seed,
             how=how,
             matches=matches,
+            where=where,
             unit=unit,
             progress=report,
         )

@@ -9,18 +9,19 @@ Streams may be in step, in any kind of window, or advance each at its own pace (
 key match alike (in step, every match counts, and no condition), a match is noted once with the key, as in
 `pair_join`; otherwise partners are found pair by pair.
 
-A condition on pairs plugs in here: `passes` is asked for every pair, and `keep` is told of every tuple that
-enters. The class of `Decided.condition` selects their implementations.
+A condition on pairs plugs in here (`pair_condition`): `passes` is asked for every pair, and `keep` is told of
+every tuple that enters. The class of `Decided.condition` selects their implementations.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.compiler.hook_calls import hook
 from penstock.compiler.jit import jit
+from penstock.compiler.references import prefetch
 from penstock.engine import arrival_ring
 from penstock.engine.hooks import arrive, left_early, lost, match_key, match_some
 from penstock.engine.join_loop import (
@@ -44,7 +45,7 @@ from penstock.engine.join_loop import (
 )
 from penstock.engine.loss_sketch import Sketch, count_gone
 from penstock.engine.lost_keys import LostKeys, may_be_lost, note_lost
-from penstock.engine.pair_join import fetch_next, let_in, pin, remove, set_clocks, turn_back, unpin
+from penstock.engine.pair_join import AHEAD, fetch_next, let_in, pin, remove, set_clocks, turn_back, unpin
 from penstock.engine.pair_join_late import BORN_OLD, LATE, Flow, count_absent, estimate_missed
 from penstock.engine.score_queue import file_newcomer, front
 from penstock.engine.store import (
@@ -67,6 +68,7 @@ from penstock.engine.store import (
     TIME,
     WARMUP,
     WINDOW,
+    bucket_of,
     find_key,
     lived_out,
 )
@@ -115,6 +117,10 @@ class AnyPair(NamedTuple):
 
     nothing: np.ndarray
 
+    def grown(self, total: int) -> AnyPair:
+        """Return the same."""
+        return self
+
 
 class Decided(NamedTuple):
     """How far the streams have come, what is known of each tuple, and the keys that left early."""
@@ -123,7 +129,7 @@ class Decided(NamedTuple):
     fate: np.ndarray  # per tuple
     last: np.ndarray  # per key and stream: the last arrival that matched all its tuples
     lost: LostKeys
-    condition: AnyPair
+    condition: Any  # `AnyPair`, or one of `pair_condition`
     rules: np.ndarray
     meta: np.ndarray
 
@@ -135,7 +141,10 @@ class Decided(NamedTuple):
         else:
             flow = self.flow.grown(capacities)
         return self._replace(
-            flow=flow, fate=enlarged(self.fate, total + 2), last=enlarged(self.last, (total + 2, 2))
+            flow=flow,
+            fate=enlarged(self.fate, total + 2),
+            last=enlarged(self.last, (total + 2, 2)),
+            condition=self.condition.grown(total),
         )
 
 
@@ -152,7 +161,7 @@ class Decisions(NamedTuple):
 
 
 def new_decided(
-    flow: Flow, capacities: tuple[int, ...], lost_keys: LostKeys, rules: np.ndarray, condition: AnyPair
+    flow: Flow, capacities: tuple[int, ...], lost_keys: LostKeys, rules: np.ndarray, condition: Any
 ) -> Decided:
     """An index whose streams have not begun."""
     total = sum(capacities)
@@ -178,6 +187,21 @@ def keep(condition, store, batch, i, slot):
     """Arrival i has entered as this tuple: a chance to keep what the condition needs of it."""
 
 
+@hook
+def fetch_kept(condition, slot):
+    """The condition will be asked about a buffered tuple in a moment."""
+
+
+@hook
+def begin_probe(condition):
+    """An arrival looks for partners."""
+
+
+@hook
+def count_probe(condition):
+    """The arrival that has looked for partners counts: it is not to be processed later."""
+
+
 @room_for_results.on(Decided)
 def _room(index, out):
     return out.pairs.shape[0]
@@ -193,6 +217,12 @@ def _begin(index, policy, store, out):
 @look_ahead.on(Decided)
 def _look_ahead(index, policy, store, batch, i):
     fetch_next(policy, store, batch, i)
+    if index.rules[ALIKE] == 0 and i + AHEAD < batch.key.shape[0]:
+        entry = store.buckets[bucket_of(store, batch.key[i + AHEAD])]
+        slot = np.int64(store.k32[entry, HEAD + 1 - np.int64(batch.stream[i + AHEAD])])
+        prefetch(store.t64, 8 * slot)
+        prefetch(index.fate, slot)
+        fetch_kept(index.condition, slot)
 
 
 @shed.on(Decided)
@@ -241,6 +271,7 @@ def _probe(index, store, batch, i):
         return np.int64(0), entry
     if rules[ALIKE] != 0:
         return np.int64(store.k32[entry, COUNT + 1 - np.int64(batch.stream[i])]), entry
+    begin_probe(index.condition)
     found = find_fitting(index, store, batch, i, entry, False)
     index.meta[FITTING] = found
     if rules[MOST] == ONE_TO_ONE or (rules[MOST] == ONCE and batch.stream[i] == 0):
@@ -256,6 +287,7 @@ def _arrived(index, policy, store, batch, out, i, late, entry):
         log(store, out, LOG_LATE, stream, batch.row[i])
     if index.meta[LATE_NOW] != 0:
         return entry
+    count_probe(index.condition)
     arrive(policy, store, stream, key, entry)
     if index.rules[TOGETHER] == 0 and store.meta[STEPS] >= store.meta[WARMUP]:
         estimate_missed(store, index.flow, out.sketch, stream, key, entry, batch.time[i])
@@ -453,6 +485,9 @@ def find_fitting(index, store, batch, i, entry, whole):
     found = np.int64(0)
     slot = np.int64(store.k32[entry, HEAD + other])
     while slot != 0:
+        after = np.int64(store.t32[slot, NEXT])
+        prefetch(store.t64, 8 * after)
+        fetch_kept(index.condition, after)
         fits = low <= store.time[slot, TIME] <= high
         if together:
             fits = not whole or not outlived(store, slot, time)
@@ -462,7 +497,7 @@ def find_fitting(index, store, batch, i, entry, whole):
                 found += 1
                 if first_only:
                     break
-        slot = np.int64(store.t32[slot, NEXT])
+        slot = after
     return found
 
 

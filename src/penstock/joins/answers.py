@@ -27,7 +27,8 @@ class WeighedInputs:
     @classmethod
     def of(cls, left: Table, right: Table, on: Any) -> WeighedInputs:
         """Take two tables and their key columns."""
-        return cls((left, right), key_names(on))
+        bare = isinstance(on, tuple | list) and len(on) == 0
+        return cls((left, right), ([], []) if bare else key_names(on))
 
     def find(self, name: Any) -> tuple[int, str]:
         """Return the side and the name of a column: `left.amount`, `right.amount`, or bare if it is clear.

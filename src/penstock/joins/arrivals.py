@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,9 @@ from penstock.columns import Table, codes_of, column, column_names, labels_of, p
 from penstock.engine.join_loop import Batch
 from penstock.engine.store import ROWS
 from penstock.errors import ColumnError
+from penstock.joins.conditions.exact import JoinCondition
+from penstock.joins.conditions.leaves import Leaves
+from penstock.joins.conditions.program import compiled_for
 from penstock.payload import row_bytes
 from penstock.policies.base import Trace
 from penstock.structures.key_positions import LISTED, THEMSELVES, Places, new_places
@@ -35,6 +39,7 @@ class Arrivals:
     stamped: bool = False  # times are timestamps, not numbers in an assumed unit
     labels: Callable[[], np.ndarray] | None = None  # returns the key of each code
     listed: Callable[[], tuple[np.ndarray, np.ndarray] | None] | None = None  # returns the positions of keys
+    condition: JoinCondition | None = None  # what pairs must pass
 
     def __len__(self) -> int:
         return len(self.key)
@@ -131,14 +136,17 @@ def arrivals_of(
     *,
     right_first: bool = False,
     keyless: bool = False,
+    where: Any = None,
 ) -> Arrivals:
     """Bring two tables into processing order, with coded keys and times on one scale.
 
     `right_first` puts right before left rows of the same time. `keyless` allows `on=()`: one key for all.
+    `where` is the text of a condition on pairs.
     """
     tables = (left, right)
     for table in tables:
         column_names(table)
+    program = None if where is None else compiled_for(where, tables)
     bare = keyless and isinstance(on, tuple | list) and len(on) == 0
     keys = [
         [column(table, name, side) for name in names]
@@ -181,7 +189,10 @@ def arrivals_of(
         merged.row[place[side]] = rows[side]
         if sized:
             merged.size[place[side]] = sizes[side]
-    return merged
+    if program is None:
+        return merged
+    leaves = Leaves(program).of_tables(tables, merged.stream, merged.row)
+    return dataclasses.replace(merged, condition=JoinCondition(program, leaves))
 
 
 def _one_key(times: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:

@@ -30,6 +30,7 @@ from penstock.engine.store import (
     new_store,
 )
 from penstock.errors import BudgetError, PenstockError, WindowError
+from penstock.joins.conditions.program import ConditionProgram
 from penstock.joins.growth import MOST_TUPLES, TableCost, first_rooms, limit_pools
 from penstock.joins.kinds import INNER, JoinKind
 from penstock.policies.base import Policy, Setting, Trace
@@ -77,6 +78,7 @@ class Config:
     numeric: bool = False  # keys are numbers, so distances between them mean something
     kind: JoinKind = INNER
     lost_bytes: int = 0  # for the filter of the keys that left early
+    where: ConditionProgram | None = None  # what pairs must pass
 
     def build(
         self,
@@ -140,7 +142,7 @@ class Config:
     @property
     def partial(self) -> bool:
         """Whether an arrival may match some tuples of a key and not others."""
-        return not self.kind.alike(self.lateness is None)
+        return not self.kind.alike(self.lateness is None, self.where is not None)
 
     @property
     def state_class(self) -> type[JoinState]:
@@ -171,17 +173,19 @@ class Config:
         more comes out than all pairs.
         """
         together, rooms = self.lateness is None, rooms or first_rooms(self)
-        if together and self.kind.plain:
+        plain = self.kind.plain and self.where is None
+        if together and plain:
             return None
         whole, horizons = self.time_dtype == np.int64, self.window.horizons
         start, behind = beginning(self.time_dtype), self.lateness or (0.0, 0.0)
         flow = new_flow((0, 0) if together else rooms, self.time_dtype, behind, start)
         sketch = new_sketch(self.sketch_bytes, horizons, whole)
-        if self.kind.plain:
+        if plain:
             return flow, sketch
         lost = new_lost_keys(self.lost_bytes, self.kind.recorded, horizons, whole, together)
-        rules = self.kind.rules(together)
-        return new_decided(flow, rooms, lost, rules, AnyPair(np.zeros(1))), sketch
+        rules = self.kind.rules(together, self.where is not None)
+        condition = AnyPair(np.zeros(1)) if self.where is None else self.where.build(sum(rooms))
+        return new_decided(flow, rooms, lost, rules, condition), sketch
 
     def bytes_of_tables(self, rooms: tuple[int, ...]) -> list[int]:
         """Return the bytes of the tables for a number of tuples, under each policy that may run."""

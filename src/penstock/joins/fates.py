@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.engine.pair_condition import PairCondition
 from penstock.engine.pair_join_decided import (
     ALIKE,
     HAS_MATCHED,
@@ -69,6 +70,21 @@ def carry_fates(fresh: Any, old: Any, evicted: np.ndarray) -> None:
     fresh.index.meta[:] = old.index.meta
     fresh.index.meta[UNDECIDED] += np.count_nonzero(~stays & (tracked != 0) & (fates & HAS_MATCHED == 0))
     fresh.store.meta[RELEASED] = old.store.meta[RELEASED]
+
+
+def kept_leaves(index: Any, store: Store) -> np.ndarray:
+    """Return what a condition needs of the buffered tuples, in order of arrival; nothing if there is none."""
+    condition = getattr(index, "condition", None)
+    if not isinstance(condition, PairCondition):
+        return np.empty((0, 0), np.int64)
+    return condition.kept[buffered_slots(store)]
+
+
+def set_leaves(index: Any, store: Store, leaves: np.ndarray) -> None:
+    """Give the buffered tuples of another store, in order of arrival, what a condition needs of them."""
+    condition = getattr(index, "condition", None)
+    if isinstance(condition, PairCondition):
+        condition.kept[buffered_slots(store)] = leaves
 
 
 def set_fates(index: Any, store: Store, fates: np.ndarray) -> None:

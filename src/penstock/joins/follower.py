@@ -58,10 +58,11 @@ class JoinFollower(Follower[Policy]):
             state.warm()
             switch_policy(self.config, policy, nothing, store, self.predictor)
 
-    def attend(self, batch: Batch, start: int, stop: int, total: int) -> Policy | None:
+    def attend(self, batch: Batch, start: int, stop: int, total: int, arriving: np.ndarray) -> Policy | None:
         """Pass processed arrivals to the history and the small joins.
 
-        `total` is the number of matches of the real join so far.
+        `total` is the number of matches of the real join so far, and `arriving` what a condition needs of the
+        arrivals.
 
         At the end of an epoch, return the policy to switch to if one is clearly ahead. The small join of
         `learned` then also gets the weights fitted to all keys, because its sample has too few examples.
@@ -75,6 +76,7 @@ class JoinFollower(Follower[Policy]):
             if len(mine):
                 part = Batch(*(array[mine] if len(array) else array for array in batch))
                 for i, state in enumerate(self.small):
+                    state.hear(arriving[mine] if len(arriving) else arriving)
                     self.race.add(i, part.key, state._run(part, False, False).counts)
         due = self.race.due
         leader = self.led(stop - start, total)

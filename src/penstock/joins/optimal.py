@@ -59,12 +59,13 @@ class Optimum:
     @property
     def exact(self) -> int:
         """Results with unlimited memory."""
+        assert self.stats.exact is not None, "there is no condition"
         return self.stats.exact
 
     @property
     def recall(self) -> float:
         """The share of the exact results that the budget allows."""
-        return self.stats.recall
+        return self.results / self.exact if self.exact else 1.0
 
     def replay(
         self, decisions: pa.Table | None = None, *, collect: bool = False, log: bool = False

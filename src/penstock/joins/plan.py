@@ -22,6 +22,8 @@ from penstock.errors import (
     warn_user,
 )
 from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.conditions.exact import MOST_PAIRS
+from penstock.joins.conditions.parser import parse_condition
 from penstock.joins.config import in_tuples
 from penstock.joins.kinds import kind_of
 from penstock.joins.need import allocation_note, need_note, peak_need
@@ -60,12 +62,13 @@ def plan(
     progress: Report | None = None,
     how: str = "inner",
     matches: str = "all",
+    where: str | None = None,
 ) -> Plan:
     """Run the join under every policy and budget, to find how much memory a recall needs under which policy.
 
     Parameters
     ----------
-    left, right, on, time, within, allocation, step, seed, unit, how, matches
+    left, right, on, time, within, allocation, step, seed, unit, how, matches, where
         As in `WindowJoin` and its `run`.
     budgets
         `Tuples`, `Bytes` or `Fraction`, or texts such as "20 %". Default: shares from 5 % to 100 % of what
@@ -111,8 +114,11 @@ def plan(
         "seed": seed,
         "how": how,
         "matches": matches,
+        "where": where,
     }
     kind_of(how, matches)
+    if where is not None:
+        parse_condition(where)
     joins: dict[str, list[WindowJoin]] = {}
     for policy in chosen:
         try:
@@ -120,7 +126,8 @@ def plan(
         except UnknownPolicyError as error:
             skipped[policy.spell()] = str(error)
     sized = any(isinstance(b, Bytes) for b in wanted)
-    bench = _Bench(left, right, on, time, unit, sized, options["within"], progress)
+    arrivals = arrivals_of(left, right, on, time, unit, sized, keyless=True, where=where)
+    bench = _Bench(arrivals, (mean_row_bytes(left) + mean_row_bytes(right)) / 2, options["within"], progress)
     for doubt, kind in bench.doubts:
         warn_user(doubt, kind)
     for name in [name for name, row in joins.items() if row[0].policy.bound]:
@@ -163,7 +170,7 @@ def _notes(bench: _Bench, joins: dict[str, list[WindowJoin]], rows: list[PlanRow
 
     def rerun(row: PlanRow, allocation: str) -> float:
         join = dataclasses.replace(cells[row.policy, row.budget], allocation=allocation)
-        return join.run_arrivals(bench.arrivals(join), mean_row=bench.mean_row).stats.recall
+        return join.run_arrivals(bench.arrivals(join), mean_row=bench.mean_row).stats.recall or 0.0
 
     found = (need_note(bench.need, bench.peak_need, rows), allocation_note(rows, divided, rerun))
     return tuple(note for note in found if note is not None)
@@ -172,20 +179,10 @@ def _notes(bench: _Bench, joins: dict[str, list[WindowJoin]], rows: list[PlanRow
 class _Bench:
     """The arrivals, prepared once, and the runs made with them."""
 
-    def __init__(
-        self,
-        left: Table,
-        right: Table,
-        on: Any,
-        time: Any,
-        unit: str,
-        sized: bool,
-        window: Window,
-        report: Report | None,
-    ) -> None:
-        self.sized = arrivals_of(left, right, on, time, unit, sized=sized)
+    def __init__(self, arrivals: Arrivals, mean_row: float, window: Window, report: Report | None) -> None:
+        self.sized = arrivals
         self.plain = dataclasses.replace(self.sized, size=np.empty(0, np.int64))
-        self.mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
+        self.mean_row = mean_row
         self.window = window
         self.report = report or (lambda done, total, label: None)
         self.done = self.total = 0
@@ -201,7 +198,8 @@ class _Bench:
     def matches(self, join: WindowJoin) -> int:
         """Number of results of the exact join."""
         arrivals = join.suited(self.plain)
-        return int(join.exact_counts(arrivals, join.within.resolve(arrivals.unit)).sum())
+        counts = join.exact_counts(arrivals, join.within.resolve(arrivals.unit))
+        return MOST_MATCHES + 1 if counts is None else int(counts.sum())
 
     @functools.cached_property
     def peak_need(self) -> int:
@@ -240,6 +238,11 @@ class _Bench:
         name, label, size = join.policy.spell(), _label(join.budget), self.size(join)
         self.report(self.done, max(self.total, self.done + 1), f"{name}, {label}")
         stats = join.run_arrivals(self.arrivals(join), mean_row=self.mean_row).stats
+        if stats.exact is None or stats.recall is None:
+            raise PenstockError(
+                f"The plan needs to know the exact join, but it has more than {MOST_PAIRS:,} pairs of equal "
+                "keys to ask the condition about. Give a shorter sample."
+            )
         self.done += 1
         in_bytes = isinstance(join.budget, Bytes)
         return PlanRow(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,8 +43,10 @@ from penstock.engine.store import (
 )
 from penstock.engine.tick_loop import drive_ticks
 from penstock.errors import BudgetError, PenstockError
+from penstock.joins.conditions.exact import check_answered
+from penstock.joins.conditions.leaves import Leaves
 from penstock.joins.config import Config
-from penstock.joins.fates import fates_of, set_fates
+from penstock.joins.fates import fates_of, kept_leaves, set_fates, set_leaves
 from penstock.joins.follower import JoinFollower
 from penstock.joins.growth import bound_by, fitting, grow, next_rooms, rooms_of, touched_bytes
 from penstock.joins.invariants import check_store
@@ -53,7 +56,7 @@ from penstock.joins.sample_bias import CROWDED, RateWatch, warn_biased
 from penstock.joins.snapshot_checks import check_restored
 from penstock.policies.base import Policy, Trace
 from penstock.states import snapshot as snapshots
-from penstock.states.checks import check_decided, check_open, looked_over
+from penstock.states.checks import check_decided, check_open, looked_over, sound
 from penstock.structures.key_positions import Places, listed_bytes
 from penstock.window import UnitWatch
 
@@ -64,6 +67,7 @@ INDEX = new_pair_index()
 CODES = "Code other keys first, for example with pandas.factorize over both streams, or use run()."
 NOTHING = np.empty(0)
 NO_ROWS = np.empty((0, 2), np.int64)
+NO_LEAVES = np.empty((0, 0), np.int64)
 FLOATS = "For times that are fractions, start the state with dtype=float."
 
 
@@ -126,7 +130,14 @@ class JoinState:
         self._pace = Pace()
         self._watch = RateWatch(config)
         self._nulls = np.empty((0, 2), np.int64)
+        self._hear_condition()
         self._build_index()
+
+    def _hear_condition(self) -> None:
+        """Set up what turns columns into what the condition needs of them."""
+        where = self.config.where
+        self._leaves = None if where is None else Leaves(where)
+        self._arriving = NO_LEAVES
 
     def _build_index(self) -> None:
         """Set up what finds tuples, and what is known of each if more comes out than pairs."""
@@ -152,10 +163,15 @@ class JoinState:
         row: Any,
         size: Any = None,
         *,
+        columns: Any = None,
         collect: bool = False,
         log: bool = False,
     ) -> Output:
-        """Process a batch of arrivals; in tick steps the last tick waits for a later time or `finish`."""
+        """Process a batch of arrivals; in tick steps the last tick waits for a later time or `finish`.
+
+        A join with `where=` needs `columns`, a pair of tables (left, right) with the columns that the
+        condition names: their rows are the arrivals of that stream, in order.
+        """
         flags(collect=collect, log=log)
         batch = Batch(
             whole_numbers(stream, "stream", np.int8),
@@ -175,13 +191,57 @@ class JoinState:
             self.unit_watch.see(batch.time)
         if self.config.step == "tick":
             batch = self._hold_back(batch)
+        self._arriving = self._leaves_of(batch, columns)
         out = self._run(batch, collect, log)
+        self.check_answered()
         if self.warns and self.crowded:
             self.warns = False
             warn_biased(CROWDED, stacklevel=2)
         if self.late_watch is not None:
             self.late_watch.see(arrived=int(self.store.meta[ARRIVALS]), late=self.late, **self.doubts())
         return out
+
+    def _leaves_of(self, batch: Batch, columns: Any) -> np.ndarray:
+        """Return what the condition needs of the arrivals; it may have been computed already."""
+        if self._leaves is None:
+            if columns is not None:
+                raise PenstockError("columns= is for joins with where=.")
+            return NO_LEAVES
+        self.check_answered()
+        if isinstance(columns, np.ndarray):
+            return columns
+        if columns is None and len(batch.key) == 0:
+            return np.zeros((0, 1 + self._leaves.program.width), np.int64)
+        if not isinstance(columns, tuple | list) or len(columns) != 2:
+            raise PenstockError(
+                "A join with where= needs columns=(left, right): tables with a row per arrival of a stream."
+            )
+        return self._leaves.of_tables(columns, batch.stream, None, self._holders)
+
+    def leaves_of(self, tables: Sequence[Any], stream: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return what the condition needs of arrivals, for `process`; `rows` are theirs in the tables."""
+        assert self._leaves is not None, "there is no condition"
+        return self._leaves.of_tables(tables, stream, rows, self._holders)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of the values that a condition compares by rank."""
+        return 0 if self._leaves is None else self._leaves.nbytes
+
+    @property
+    def _holders(self) -> list[tuple[Any, Store]]:
+        """The tables of buffered tuples of this join and of the small ones."""
+        small = [] if self.follower is None else self.follower.small
+        return [(state.index.condition, state.store) for state in (self, *small)]
+
+    def hear(self, arriving: np.ndarray) -> None:
+        """Take what the condition needs of the arrivals of the next batch."""
+        self._arriving = arriving
+
+    def check_answered(self) -> None:
+        """Raise an error if the condition has no value for a pair."""
+        if self.config.where is not None:
+            check_answered(self.config.where.text, self.index.condition)
 
     def doubts(self) -> dict[str, Any]:
         """What is unknown of the recall because rows came too late; nothing where they must come in order."""
@@ -204,8 +264,9 @@ class JoinState:
         """
         flags(collect=collect, log=log)
         batch, self._open = self._open, None
-        if self.decided:
+        if not self.config.kind.plain:
             self.index.meta[ENDED] = 1
+        self._arriving = NO_LEAVES
         return self._run(batch if batch is not None else _empty(self.config), collect, log)
 
     @property
@@ -267,8 +328,20 @@ class JoinState:
         return Batch(*(part[:cut] for part in batch))
 
     def _run(self, batch: Batch, collect: bool, log: bool) -> Output:
-        with expecting(len(batch.key)):
+        with expecting(len(batch.key)), self._asking():
             return self._drive(batch, collect, log)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Let the condition see what it needs of the arrivals, for the time of a batch."""
+        if self._leaves is None:
+            yield
+            return
+        none = np.empty((0, 1 + self._leaves.program.width), np.int64)
+        arriving = self._arriving if len(self._arriving) else none
+        self.index = self.index._replace(condition=self.index.condition.hearing(arriving))
+        yield
+        self.index = self.index._replace(condition=self.index.condition.hearing(none))
 
     def _drive(self, batch: Batch, collect: bool, log: bool) -> Output:
         n = len(batch.key)
@@ -298,7 +371,8 @@ class JoinState:
             if self.follower is not None and start == limit:
                 if len(self.config.costs) > 1:  # of those that do not fit any more, none can be followed
                     self.follower.race.allowed = fitting(self.config, self.store)
-                leader = self.follower.attend(batch, heard, limit, int(self.store.meta[MATCHED]))
+                matched = int(self.store.meta[MATCHED])
+                leader = self.follower.attend(batch, heard, limit, matched, self._arriving)
                 heard = limit
                 if leader is not None:
                     self._follow(leader)
@@ -384,9 +458,11 @@ class JoinState:
         self.follower.change(policy)
         bound = self._bound()
         carried, fates = carried_tuples(self.store), fates_of(self.index, self.store)
+        leaves = kept_leaves(self.index, self.store)
         old, self.store, self.policy = self.store.without_tables(), None, None  # type: ignore[assignment]
         self.store, self.policy = switch_policy(bound, policy, carried, old, self.follower.predictor)
         set_fates(self.index, self.store, fates)
+        set_leaves(self.index, self.store, leaves)
         self.follower.peak = self.table_bytes
 
     def _next_cut(self, batch: Batch, start: int) -> int:
@@ -490,14 +566,31 @@ class JoinState:
             "peak_beyond": self.peak_beyond,
             "peak": self.peak,
             "open": self._open,
-            "index": self.index if self.decided else None,
+            "index": self._index_without_views() if self.decided else None,
             "first": self._first,
             "latest": self._latest,
         }
         return self._pack(extra)
 
+    def _index_without_views(self) -> Any:
+        """Return the index as snapshots have it: without arrays that are views of others."""
+        if self._leaves is None:
+            return self.index
+        return self.index._replace(condition=self.index.condition.without_views())
+
+    def _view_index(self) -> None:
+        """The counterpart, for the index of a snapshot."""
+        if self._leaves is not None:
+            sound(isinstance(self.index, Decided), "it has no condition")
+            self.index = self.index._replace(condition=self.index.condition.with_views())
+
+    def _pack_values(self) -> dict[str, Any]:
+        """Pack the values that the condition compares by rank."""
+        return {} if self._leaves is None else {"values": self._leaves.pack()}
+
     def _pack(self, extra: dict[str, Any]) -> bytes:
         """Return the state as bytes, including the follower if the policy chooses."""
+        extra = extra | self._pack_values()
         if self.follower is None:
             return snapshots.pack(self.config, self.store, self.policy, extra)
         whole = self.policy, self.follower.predictor
@@ -507,6 +600,9 @@ class JoinState:
 
     def _unpack(self, policy: Any, extra: dict[str, Any]) -> None:
         """Take the state of the policy, and of the follower if there is one, from a snapshot."""
+        self._hear_condition()
+        if self._leaves is not None:
+            self._leaves.unpack(extra.get("values"))
         self.policy, self.follower = policy, None
         if self.config.policy.chooses:
             self.policy, predictor = policy
@@ -526,6 +622,7 @@ class JoinState:
             if state.decided:
                 fresh = state.index.grown(rooms_of(store))
                 state.index = extra["index"]
+                state._view_index()
                 check_decided(state.index, store, fresh)
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state.peak = extra["peak"]

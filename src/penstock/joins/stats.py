@@ -44,7 +44,7 @@ class JoinStats:
     """
 
     results: int
-    exact: int
+    exact: int | None  # None: unknown, as there are too many pairs of equal keys to ask a condition about
     same_tick: int
     arrivals: int
     buffered: int
@@ -61,11 +61,21 @@ class JoinStats:
     peak_bytes: int
     seconds: float
     choice: Choice | None  # if the policy follows others
-    _histograms: tuple[np.ndarray, np.ndarray, np.ndarray] = field(repr=False, compare=False)
+    _histograms: tuple[np.ndarray, np.ndarray, np.ndarray | None] = field(repr=False, compare=False)
+
+    def _known_histograms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Keys, results and exact results per arrival."""
+        key, found, exact = self._histograms
+        if exact is None:
+            raise PenstockError(
+                "The exact join is not known: it has too many pairs of equal keys to ask the condition about "
+                "all of them. Use a shorter input."
+            )
+        return key, found, exact
 
     @property
-    def recall(self) -> float:
-        """The share of the exact join's rows that came out; 1 if there are none.
+    def recall(self) -> float | None:
+        """The share of the exact join's rows that came out; 1 if there are none, None if it is not known.
 
         >>> import penstock as ps
         >>> data = {"key": [1, 2], "ts": [0, 1]}
@@ -73,6 +83,8 @@ class JoinStats:
         >>> join.run(data, data, on="key", time="ts").stats.recall
         1.0
         """
+        if self.exact is None:
+            return None
         return (self.results + self.unmatched) / self.exact if self.exact else 1.0
 
     def recalls(self, every: int) -> np.ndarray:
@@ -86,7 +98,7 @@ class JoinStats:
         """
         if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
             raise PenstockError(f"every={every!r} is not allowed; it is a number of arrivals from 1 up.")
-        _, found, exact = self._histograms
+        _, found, exact = self._known_histograms()
         first = np.arange(0, len(exact), every)
         if len(first) == 0:
             return np.empty(0)
@@ -95,7 +107,7 @@ class JoinStats:
 
     @cached_property
     def _distortion(self) -> Distortion:
-        key, found, exact = self._histograms
+        key, found, exact = self._known_histograms()
         size = int(key.max(initial=-1)) + 1
         return distortion_of(
             np.bincount(key, weights=found, minlength=size), np.bincount(key, weights=exact, minlength=size)

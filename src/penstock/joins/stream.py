@@ -15,6 +15,7 @@ from penstock.engine.loss_sketch import (
     last_counted,
 )
 from penstock.engine.lost_keys import carry_lost
+from penstock.engine.pair_condition import PASSED, TESTED
 from penstock.engine.pair_join_decided import Decided
 from penstock.engine.pair_join_late import LATE, Flow, advance_to, miss
 from penstock.engine.policy_switch import refile
@@ -116,15 +117,32 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         """
         kind = self.config.kind
         if kind.releases == (False, False):
-            return super().missed
+            return self._passing(super().missed)
         lost = self.store.meta[EVICTED] + self.store.meta[DROPPED]
         return None if lost else 0.0
+
+    def _passing(self, pairs: float | None) -> float | None:
+        """Return how many pairs of equal keys pass the condition, if as many do as of those found.
+
+        All, if none was found.
+        """
+        if self._leaves is None or not pairs:
+            return pairs
+        meta = self.index.condition.meta
+        return pairs * float(meta[PASSED]) / float(meta[TESTED]) if meta[TESTED] else pairs
+
+    @property
+    def guessed(self) -> float:
+        """A guess of what unestimated arrivals missed."""
+        return self._passing(super().guessed) or 0.0
 
     @property
     def recall(self) -> RecallEstimate:
         """Estimated share of the exact results that was found. It is an upper bound, or unknown, if rows came
         so late that the results they missed cannot be estimated.
         """
+        if self._leaves is not None and self.missed and not self.index.condition.meta[TESTED]:
+            return RecallEstimate(None)
         arrived = super().totals()["arrivals"]
         results = float(self.store.meta[RESULTS]) + self.unmatched
         found = estimate_recall(results, self.missed, self.unestimated, arrived, guessed=self.guessed)
@@ -170,8 +188,13 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
         watch, self.late_watch = self.late_watch, None
         if self.decided:
             carry_lost(self.index.lost, other.index.lost)
+        leaves = None
+        if self._leaves is not None and other._leaves is not None:
+            leaves, self._leaves.values = other.index.condition.kept[slots], other._leaves.values
         with as_inner(self.index):
-            log = self.process(stream.astype(np.int8), key, time, row, size, log=True).log
+            log = self.process(stream.astype(np.int8), key, time, row, size, columns=leaves, log=True).log
+        if leaves is not None:
+            self.index.condition.meta[:] = other.index.condition.meta
         self._watch = RateWatch(self.config)  # the old state has already counted these arrivals
         self.store.chance[:], self.store.meta[SHED] = chances, shed
         self.store.meta[SO_FAR] = other.store.meta[SO_FAR]
@@ -200,7 +223,7 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
             "seconds": self.seconds,
             "peak_beyond": self.peak_beyond,
             "peak": self.peak,
-            "index": self.index,
+            "index": self._index_without_views(),
             "sketch": self.sketch,
         }
         return self._pack(extra)
@@ -226,6 +249,7 @@ class StreamState(EstimatesRecall, KeepsRows, JoinState):
             state.seconds, state.peak_beyond = extra["seconds"], extra["peak_beyond"]
             state.peak = extra["peak"]
             state.index, state.sketch = extra["index"], extra["sketch"]
+            state._view_index()
             check_restored(state)
             check = check_decided if isinstance(index, Decided) else check_flow
             check(state.index, store, index.grown(rooms_of(store)))

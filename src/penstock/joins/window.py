@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,13 @@ from penstock.columns import Table
 from penstock.compiler.tiers import expecting
 from penstock.engine.exact_decided import exact_decided
 from penstock.engine.exact_join import exact_counts
+from penstock.engine.join_loop import Batch
 from penstock.engine.store import LANDMARK, ROWS
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.answers import WeighedInputs, WeighedResults
 from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.conditions.parser import parse_condition
+from penstock.joins.conditions.program import ConditionProgram, compile_condition
 from penstock.joins.config import (
     Config,
     behind_of,
@@ -84,6 +88,10 @@ class WindowJoin:
         `"inner"`, `"left"`, `"right"`, `"full"`, `"left_semi"` or `"left_anti"`. Every row that comes out is
         a row of the exact join: a row without a partner comes out once it is certain that it has none. If it
         is evicted before that, or a partner may have been, it is `undecided`.
+    where
+        A condition beyond the keys on both rows of a pair, such as
+        `"left.price < right.price and right.side in ('buy', 'sell')"`: comparison, arithmetic, `and or not`,
+        `in`, `is null`, as in Spark SQL with ANSI on. Pairs that fail it are no results and earn nothing.
     matches
         `"all"`: every match is a result. `"once"`: a left row joins the first right row that fits, and leaves
         memory. `"one-to-one"`: both leave.
@@ -121,6 +129,7 @@ class WindowJoin:
     seed: int = 0
     how: str = "inner"
     matches: str = "all"
+    where: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "within", window_of(self.within))
@@ -139,6 +148,8 @@ class WindowJoin:
                 "'proportional'."
             )
         object.__setattr__(self, "how", self.kind.how)
+        if self.where is not None:
+            parse_condition(self.where)
         self._check_kind()
         if self.step == "tick" and not self.policy.ticks:
             raise UnknownPolicyError(
@@ -180,9 +191,11 @@ class WindowJoin:
 
     def _check_kind(self) -> None:
         """Reject what cannot be combined with anything but the plain inner join."""
-        if self.kind.plain:
+        if self.kind.plain and self.where is None:
             return
         given = f"how={self.how!r}" if self.how != "inner" else f"matches={self.matches!r}"
+        if self.kind.plain:
+            given = f"where={self.where!r}"
         if self.step == "tick":
             raise PenstockError(f"step='tick' cannot be combined with {given}; use step='arrival'.")
         if self.policy.bound:
@@ -190,6 +203,8 @@ class WindowJoin:
                 f"{self.policy.name} maximises the results of the inner join; it cannot be combined with "
                 f"{given}."
             )
+        if self.kind.plain:
+            return
         if self.drop_at == "arrival" and self.drop_rate != 0 and isinstance(self.within, Rows):
             raise PenstockError(
                 f"drop_at='arrival' cannot be combined with {given} and a window of rows, which would be "
@@ -210,6 +225,7 @@ class WindowJoin:
         """Join two whole streams.
 
         `on` is a column name, several names, or pairs `(left name, right name)`; `time` is a name or a pair.
+        `on=()` compares no keys: every arrival looks at all of the other stream's buffer, O(buffer).
         `unit` is the unit of numeric time columns. `collect=True` returns the pairs as row numbers of the
         inputs; `log=True` returns when each tuple entered and left, and why.
 
@@ -221,7 +237,8 @@ class WindowJoin:
         2
         """
         flags(collect=collect, log=log)
-        arrivals = arrivals_of(left, right, on, time, unit, sized=isinstance(self.budget, Bytes))
+        sized = isinstance(self.budget, Bytes)
+        arrivals = arrivals_of(left, right, on, time, unit, sized, keyless=True, where=self.where)
         warn_unit(self.within, arrivals.unit, arrivals.numbers, arrivals.stamped)
         mean_row = (mean_row_bytes(left) + mean_row_bytes(right)) / 2
         run = self.run_arrivals(arrivals, collect=collect, log=log, mean_row=mean_row)
@@ -249,6 +266,7 @@ class WindowJoin:
         warn_biased(unequal_shares(config) or (CROWDED if state.crowded else None), stacklevel=3)
         counts = np.concatenate([part.counts for part in parts])
         exact = self.exact_counts(arrivals, config.window)
+        state.check_answered()
         nulls = self._without_key(arrivals)
         totals = state.totals()
         totals["unmatched"] += len(nulls)
@@ -256,7 +274,7 @@ class WindowJoin:
             _count_unmatched(counts, arrivals, part.unmatched)
         stats = JoinStats(
             **totals,
-            exact=int(exact.sum()) + len(nulls),
+            exact=None if exact is None else int(exact.sum()) + len(nulls),
             null_keys=arrivals.nulls,
             peak_bytes=state.peak_bytes,
             seconds=state.seconds,
@@ -294,7 +312,14 @@ class WindowJoin:
             state.warm()
             parts = [
                 state.process(
-                    arrivals.stream, key, arrivals.time, arrivals.row, size, collect=collect, log=log
+                    arrivals.stream,
+                    key,
+                    arrivals.time,
+                    arrivals.row,
+                    size,
+                    columns=None if arrivals.condition is None else arrivals.condition.leaves,
+                    collect=collect,
+                    log=log,
                 ),
                 state.finish(collect=collect, log=log),
             ]
@@ -326,6 +351,7 @@ class WindowJoin:
         lateness: Any = None,
         sketch_bytes: int = 1 << 16,
         numeric: bool = True,
+        columns: Any = None,
     ) -> JoinState:
         """Return a state that takes arrivals in batches, for unbounded streams.
 
@@ -342,6 +368,9 @@ class WindowJoin:
         Keys are whole numbers, and `learned` and `auto` use the distances between them. `numeric=False` says
         that the keys are codes whose order means nothing.
 
+        With `where=`, `columns` is a pair (left, right) of Arrow schemas, or of dicts from names to Arrow
+        types, and `process` takes the columns of each batch.
+
         >>> import penstock as ps
         >>> state = ps.WindowJoin(within=10, budget=ps.Tuples(100), policy="lru").start()
         >>> state.process([0, 1], [5, 5], [0, 1], [0, 0]).counts.tolist()
@@ -355,6 +384,7 @@ class WindowJoin:
             lateness=lateness,
             sketch_bytes=sketch_bytes,
             numeric=numeric,
+            columns=columns,
         )
         warn_biased(unequal_shares(state.config), stacklevel=2)
         state.unit_watch = UnitWatch(self.within, unit)
@@ -372,6 +402,7 @@ class WindowJoin:
         lateness: Any,
         sketch_bytes: int,
         numeric: bool,
+        columns: Any = None,
     ) -> JoinState:
         """Return what `start` returns, without warnings: the driver warns, not every worker."""
         if isinstance(self.budget, Fraction):
@@ -409,6 +440,7 @@ class WindowJoin:
             row_bytes,
             None if lateness is None else behind_of(lateness, unit, window),
             sketch_bytes,
+            self._compiled(columns),
         )
         config = dataclasses.replace(config, numeric=numeric)
         if lateness is None:
@@ -428,7 +460,26 @@ class WindowJoin:
         rates = (left / span, right / span) if span > 0 else (float(left), float(right))
         if len(arrivals.size):
             mean_row = float(arrivals.size.mean())
-        return self._config(window, arrivals.time.dtype, rates, (left, right), span, mean_row)
+        program = None if arrivals.condition is None else arrivals.condition.program
+        dtype = arrivals.time.dtype
+        return self._config(window, dtype, rates, (left, right), span, mean_row, where=program)
+
+    def _compiled(self, columns: Any) -> ConditionProgram | None:
+        """Return the condition for columns of these types."""
+        if self.where is None:
+            if columns is not None:
+                raise PenstockError("columns= is for joins with where=.")
+            return None
+        types = [
+            dict(zip(side.names, side.types, strict=True)) if isinstance(side, pa.Schema) else side
+            for side in (columns if isinstance(columns, tuple | list) else ())
+        ]
+        if len(types) != 2 or not all(isinstance(side, Mapping) for side in types):
+            raise PenstockError(
+                "With where=, start needs columns=(left, right): the Arrow schemas of both streams, or dicts "
+                "from column names to Arrow types."
+            )
+        return compile_condition(self.where, types)
 
     def _config(
         self,
@@ -440,6 +491,7 @@ class WindowJoin:
         mean_row: float,
         lateness: tuple[float, ...] | None = None,
         sketch_bytes: int = 0,
+        where: ConditionProgram | None = None,
     ) -> Config:
         config = Config(
             window=fitting(window, dtype),
@@ -457,6 +509,7 @@ class WindowJoin:
             lateness=lateness,
             sketch_bytes=0 if lateness is None else sketch_bytes,
             kind=self.kind,
+            where=where,
         )
         allocation = self.allocation or self.policy.default_allocation(rates_known=rates is not None)
         if isinstance(self.budget, Bytes):
@@ -484,11 +537,21 @@ class WindowJoin:
         left, right = (max(0.0, 1.0 - b / n) if n > 0 else 0.0 for b, n in zip(tuples, need, strict=True))
         return left, right
 
-    def exact_counts(self, arrivals: Arrivals, window: Resolved) -> np.ndarray:
+    def exact_counts(self, arrivals: Arrivals, window: Resolved) -> np.ndarray | None:
         """Return the rows of the exact join per arrival, without those of the warm-up and of null keys.
 
-        Results count for the arrival that completes them, rows without a partner for their own.
+        Results count for the arrival that completes them, rows without a partner for their own. None if there
+        are too many pairs of equal keys to ask the condition about all of them.
         """
+        if arrivals.condition is not None:
+            horizons = np.array(window.horizons, np.int64 if window.kind == ROWS else arrivals.time.dtype)
+            return arrivals.condition.exact_counts(
+                Batch(arrivals.stream, arrivals.key, arrivals.time, arrivals.row, arrivals.row[:0]),
+                arrivals.keys,
+                (window.kind, horizons),
+                self.kind.rules(together=True, conditional=True),
+                self.warmup,
+            )
         if not self.kind.plain:
             return exact_decided(
                 arrivals.stream,

@@ -70,7 +70,7 @@ def recall(stream: str, budget: float, policy: str, quick: bool, data: str | Non
     join = WindowJoin(found.within, Fraction(budget), policy=policy, allocation="equal", warmup=found.warmup)
     if join.policy.bound:
         counted = dataclasses.replace(join, warmup=0).exact_counts(arrivals, join.within.resolve("ms"))
-        if counted.sum() > MOST_MATCHES:
+        if counted is None or counted.sum() > MOST_MATCHES:
             return []
     try:
         stats = join.run_arrivals(arrivals).stats

@@ -16,7 +16,17 @@ from penstock.engine.hooks import match_key
 from penstock.engine.join_loop import LOGGED, PAIRS
 from penstock.engine.many_index import COUNTING, HEEDING
 from penstock.engine.pair_join_late import Expiry
-from penstock.engine.store import ALL_COMPETE, ARRIVAL, COMPETE, HIGH_TUPLE, LIVE, ROW, WARMUP, Store, new_store
+from penstock.engine.store import (
+    ALL_COMPETE,
+    ARRIVAL,
+    COMPETE,
+    HIGH_TUPLE,
+    LIVE,
+    ROW,
+    WARMUP,
+    Store,
+    new_store,
+)
 from penstock.engine.triple_index import EAGER, TALLYING, Index, new_index, relink
 from penstock.engine.triple_join import LinkedBatch, LinkedOut, drive_linked, new_expiry
 from penstock.engine.triple_search import (

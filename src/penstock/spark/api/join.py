@@ -45,6 +45,7 @@ from penstock.spark.runtime.join_spec import JoinSpec
 from penstock.spark.runtime.keys import names_of
 from penstock.spark.runtime.packer import BUCKET, CHECK, KEY
 from penstock.spark.runtime.run import run
+from penstock.spark.runtime.where_column import condition_types
 from penstock.window import Within, warn_unit, window_of
 
 EMITS = ("results", "all")
@@ -75,6 +76,7 @@ def bounded_join(
     rates: tuple[float, float] | None = None,
     seed: int = 0,
     row_bytes: float | None = None,
+    where: str | None = None,
     name: str | Observation = "penstock",
 ) -> DataFrame:
     """Join two DataFrames on equal keys within a window of time, in a fixed amount of memory.
@@ -84,7 +86,8 @@ def bounded_join(
     left, right
         Two streaming or two batch DataFrames. Watermarks on their times are respected.
     on
-        The key: a column name, a list of names, or of pairs `(left name, right name)`.
+        The key: a column name, a list of names, or of pairs `(left name, right name)`. `on=()`: no key; all
+        rows are in one bucket, and every row looks at all that is buffered of the other stream.
     time
         The event-time column, or a pair of names: timestamps, dates or numbers.
     within
@@ -118,6 +121,8 @@ def bounded_join(
         each bucket gets its share, as of the budget.
     row_bytes
         Approximate bytes of a row, by which a byte budget sizes its tables; default: guessed from the types.
+    where
+        A condition beyond the keys, such as `"left.price < right.price"`, as for `penstock.WindowJoin`.
     name
         Name of the observed metrics (see `PipelineMonitor`); for batch DataFrames also an `Observation`.
 
@@ -150,6 +155,7 @@ def bounded_join(
             f"within={within!r} is not a window of time; on Spark, give a span or a pair (before, after)."
         )
     keys = keys_of(left, right, on)
+    asked = condition_types(where, left, right)
     times, unit, dtype = times_of(left, right, time, unit)
     warn_unit(window, unit, None, stamped=family_of(left.schema[times[0]].dataType) != "number")
     sides = sides_of(left, right, keys, times, suffixes_for(kind.how, suffixes))
@@ -157,6 +163,8 @@ def bounded_join(
     budget = _in_tuples(budget_of(budget), left, right, keys, times, window, unit, streaming)
     spark = left.sparkSession
     count = bucket_count(buckets, budget, session.partitions(spark))
+    if not keys.types:
+        count = _one_bucket(buckets)
     marked = any(side.watermark for side in sides)
     fields = output_fields(left, right, sides, keys, kind.how)
     check_key_times(keys, times, kind.how)
@@ -181,6 +189,7 @@ def bounded_join(
             seed=seed,
             how=kind.how,
             matches=kind.matches,
+            where=where,
         ),
         left=sides[0],
         right=sides[1],
@@ -197,6 +206,7 @@ def bounded_join(
         key_types=names_of((keys.left_types, keys.right_types), keys.types, spark),
         key_words=keys.words,
         column_types=tuple(types_of(frame) for frame in (left, right)),
+        where_types=asked,
     )
     if count > 1 and spec.join.policy.needs_whole_stream:
         raise PenstockError(
@@ -243,7 +253,9 @@ def prepared(
     missing = F.lit(False)
     for column in compared:
         missing = missing | column.isNull()
-    if spec.hashed:
+    if not compared:
+        code = F.lit(0).cast("long")
+    elif spec.hashed:
         code = F.xxhash64(*identities)
     elif isinstance(keys.types[0], T.DateType):
         code = F.datediff(compared[0], F.lit("1970-01-01").cast("date")).cast("long")
@@ -262,13 +274,26 @@ def prepared(
             column = column.try_cast(kind).alias(name)
         if side == LEFT or source == mine.time_source or spec.emit == "all" or shows_right:
             kept.append(column)
+    for name, carried in spec.asked(side).items():
+        if name not in mine.sources:  # a key, as the condition sees it
+            kept.append(F.col(quoted(name)).alias(carried))
+    number = F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int") if compared else F.lit(0)
     hidden = [
-        F.pmod(F.hash(*identities), F.lit(spec.buckets)).cast("int").alias(BUCKET),
+        number.alias(BUCKET),
         F.when(~missing, code).alias(KEY),
     ]
     if spec.hashed:
         hidden.append(F.xxhash64(F.lit("penstock"), *identities).alias(CHECK))
     return frame.select(*hidden, *kept)
+
+
+def _one_bucket(given: int | None) -> int:
+    """Return the number of buckets of a join without keys."""
+    if given not in (None, 1):
+        raise PenstockError(
+            f"on=() compares no keys, so that all rows are in one bucket; buckets={given!r} was given."
+        )
+    return 1
 
 
 def _in_tuples(

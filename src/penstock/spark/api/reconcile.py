@@ -31,6 +31,7 @@ from penstock.spark.runtime.join_schema import (
 )
 from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.keys import is_collated
+from penstock.spark.runtime.where_column import condition_column
 from penstock.window import Within, window_of
 
 Frame = DataFrame | str | os.PathLike[str]
@@ -50,6 +51,7 @@ def reconcile(
     unit: str = "ms",
     how: str = "inner",
     late: str | None = None,
+    where: str | None = None,
 ) -> DataFrame:
     """Compute the results that a bounded join missed; together with its own they are the exact join.
 
@@ -64,7 +66,7 @@ def reconcile(
         `write_split`, with Parquet files or a Delta table.
     left, right
         The complete input of both streams, as batch DataFrames.
-    on, time, within, suffixes, unit, how
+    on, time, within, suffixes, unit, how, where
         The same values as for `bounded_join`.
     late
         `"include"`: late rows belong to the exact join, which is the default for inner joins. `"exclude"`:
@@ -119,7 +121,9 @@ def reconcile(
             for side, frame in ((LEFT, left), (RIGHT, right))
         )
     # Columns are renamed to numbers meanwhile, because user names may be anything.
-    gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
+    gone = None  # without keys, every pair may have been missed
+    if keys.types:
+        gone = lost.select(*[key.alias(f"gone{i}") for i, key in enumerate(keys.compared(LEFT))]).distinct()
     own = [*keys.left, *sides[LEFT].sources]
     a = _among(gone, left, keys.compared(LEFT), times[LEFT], own, 0)
     theirs = [*sides[RIGHT].sources, *keys.right]
@@ -127,7 +131,12 @@ def reconcile(
     known = _among(gone, found, keys.compared(LEFT), None, [field.name for field in fields], 0)
     near = _near(left.schema[times[LEFT]].dataType, window.resolve(unit).horizons, dtype)
     same = [F.col(f"a.key{i}") == F.col(f"b.key{i}") for i in range(len(keys.types))]
-    exact = a.alias("a").join(b.alias("b"), [*same, near], how)
+    named = ([f"a.out{i}" for i in range(len(own))], [f"b.out{len(own) + i}" for i in range(len(theirs))])
+    places = [dict(zip(names, found, strict=True)) for names, found in zip((own, theirs), named, strict=True)]
+    passing = []
+    if where is not None:
+        passing.append(condition_column(where, left, right, lambda side, name: F.col(places[side][name])))
+    exact = a.alias("a").join(b.alias("b"), [*same, near, *passing], how)
     if how in ("right", "full"):
         first = len(own) + len(sides[RIGHT].sources)  # of the right keys
         for i, field in enumerate(fields[: len(keys.types)]):
@@ -232,13 +241,20 @@ def _check_columns(frame: DataFrame, fields: list[T.StructField], option: str, t
 
 
 def _among(
-    gone: DataFrame, frame: DataFrame, keys: list[Column], time: str | None, names: Sequence[str], first: int
+    gone: DataFrame | None,
+    frame: DataFrame,
+    keys: list[Column],
+    time: str | None,
+    names: Sequence[str],
+    first: int,
 ) -> DataFrame:
     """Return the rows whose key is in the archive: their keys, time, and columns renamed to numbers."""
     columns = [key.alias(f"key{i}") for i, key in enumerate(keys)]
     if time is not None:
         columns.append(F.col(quoted(time)).alias("time"))
     columns += [F.col(quoted(name)).alias(f"out{i}") for i, name in enumerate(names, first)]
+    if gone is None:
+        return frame.select(*columns)
     same = [F.col(f"key{i}") == F.col(f"gone{i}") for i in range(len(keys))]
     return frame.select(*columns).join(gone, same, "left_semi")
 

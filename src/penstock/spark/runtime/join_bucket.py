@@ -21,6 +21,7 @@ from penstock.joins.stream import StreamState
 from penstock.payload import row_bytes
 from penstock.snapshots.encoding import Buffer
 from penstock.spark.runtime.arrow_blobs import from_blob, write_blob
+from penstock.spark.runtime.condition_columns import ConditionColumns
 from penstock.spark.runtime.operator import Bucket
 from penstock.spark.runtime.packer import CHECK, FARTHEST, KEY, SIDE, TIME, PackedBatch, is_usable, with_time
 from penstock.spark.runtime.payload_table import PayloadTable
@@ -53,12 +54,14 @@ class JoinBucket(Bucket):
         # Rows that left when the bucket adapted, and their number per side, reported with the next batch.
         self._unreported: list[pa.Table] = []
         self._uncounted = [0] * len(spec.sides)
+        self._condition = ConditionColumns(spec)
 
     def process(self, batch: PackedBatch, quiet: bool = False) -> Iterator[pa.Table]:
         """Run a batch; return the results, and with `emit="all"` the rows that left or were late."""
         figures = self.figures = self.spec.figures()
         figures.skipped = batch.skipped
         before = self.state.totals() | self._estimate()
+        self._condition.begin()
         parts = [self._take_in(side, batch.table(side)) for side in range(len(self.spec.sides))]
         counts = [len(part[0]) for part in parts]
         stream = np.repeat(np.arange(len(parts), dtype=np.int8), counts)
@@ -67,7 +70,9 @@ class JoinBucket(Bucket):
         first = int(self.state.store.meta[STEPS])
         sized = (size[order],) if self._sized else ()
         columns = (stream[order], key[order], time[order], row[order], *sized)
+        self._condition.prepare(self.state, stream[order], counts, order)
         out = self._feed(columns, batch.watermark, not quiet)
+        self._condition.end()
         self._count(before, out.log)
         figures.arrived = dict(zip(self.spec.streams, counts, strict=True))
         if quiet:
@@ -101,7 +106,7 @@ class JoinBucket(Bucket):
     def _feed(self, columns: tuple[np.ndarray, ...], watermark: int, collect: bool) -> Any:
         """Process arrivals; what expires by the watermark has left before."""
         self._follow_watermark(watermark)
-        return self.state.process(*columns, collect=collect, log=True)
+        return self.state.process(*columns, **self._condition.argument, collect=collect, log=True)
 
     def adapt(self) -> bool:
         """Continue under the spec's budget and policy, if those of the state differ; return whether they did.
@@ -181,7 +186,12 @@ class JoinBucket(Bucket):
                 table = table.filter(fresh)
         key, time = self._keys(side, table), table[TIME].to_numpy()
         table = table.drop_columns([*self.spec.codes(side), TIME])
+        texts = None
+        if self.spec.conditional:
+            table, texts = self._condition.take(side, table, self.state.config.where)
         size = row_bytes(table) if self._sized else np.zeros(len(key), np.int64)
+        if self._sized and texts is not None:
+            size = size + row_bytes(texts)
         first = self.payload_tables[side].append(table)
         return key, time, np.arange(first, first + len(key)), size
 
@@ -314,6 +324,7 @@ class JoinBucket(Bucket):
 
     def _bytes(self) -> int:
         kept = sum(payload_table.nbytes for payload_table in self.payload_tables)
+        kept += self.state.value_bytes if self.spec.conditional else 0
         return self.state.table_bytes + self.state.peak_beyond + kept
 
     def snapshot(self) -> bytes:

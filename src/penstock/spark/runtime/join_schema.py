@@ -39,7 +39,7 @@ class JoinKeys:
     @property
     def hashed(self) -> bool:
         """Whether a key is known by a hash: if it is not one whole number."""
-        return len(self.types) > 1 or not isinstance(self.types[0], CODED)
+        return len(self.types) > 1 or not all(isinstance(kind, CODED) for kind in self.types)
 
     def compared(self, side: int) -> list[Column]:
         """The key columns of a side in the common type."""
@@ -57,8 +57,8 @@ class JoinKeys:
 
 
 def keys_of(left: DataFrame, right: DataFrame, on: Any) -> JoinKeys:
-    """The key columns from what the user gives: a name, several, or pairs of names."""
-    pairs = _pairs(on, "on")
+    """The key columns from what the user gives: a name, several, or pairs of names; none for `on=()`."""
+    pairs = [] if isinstance(on, tuple | list) and not on else _pairs(on, "on")
     types = []
     for names in pairs:
         kinds = [

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from penstock.budget import Bytes, Tuples
+from penstock.joins.conditions.parser import condition_columns
 from penstock.joins.stream import StreamState
 from penstock.joins.window import WindowJoin, check_rates
 from penstock.spark.runtime.figures import SIDES, JoinFigures
@@ -104,6 +105,15 @@ class StreamsSpec(Spec):
     def start(self) -> Any:
         """A fresh state for one bucket."""
 
+    def asked(self, side: int) -> dict[str, str]:
+        """The columns of a stream that a condition names, by their names on the way."""
+        return {}
+
+    @property
+    def conditional(self) -> bool:
+        """Whether there is a condition beyond the keys."""
+        return False
+
     def figures(self) -> JoinFigures:
         """The figures of a bucket, those of each stream by its name."""
         return JoinFigures.of(self.streams)
@@ -149,6 +159,21 @@ class JoinSpec(StreamsSpec):
     key_words: str = ""  # how, where that has changed since states were first written
     column_types: tuple[tuple[tuple[str, str], ...], ...] = ()
     number: int = 0  # of the bucket
+    where_types: Any = None  # per stream the columns that a condition may name, with their Arrow types
+
+    @property
+    def conditional(self) -> bool:
+        """Whether there is a condition beyond the keys."""
+        return self.join.where is not None
+
+    def asked(self, side: int) -> dict[str, str]:
+        """The columns of a stream that the condition names, by their names on the way."""
+        mine = self.sides[side]
+        found: dict[str, str] = {}
+        for name in [] if self.join.where is None else condition_columns(self.join.where, side):
+            known = name in mine.sources
+            found[name] = mine.columns[mine.sources.index(name)] if known else f"w{len(found)}"
+        return found
 
     @property
     def weighs(self) -> bool:
@@ -222,6 +247,7 @@ class JoinSpec(StreamsSpec):
             lateness=self.lateness,
             sketch_bytes=self.sketch_bytes,
             numeric=not self.hashed,
+            columns=None if self.where_types is None else tuple(map(dict, self.where_types)),
         )
         assert isinstance(state, StreamState)
         state.warns = False
@@ -236,6 +262,7 @@ class JoinSpec(StreamsSpec):
             "the window": str(self.join.within),
             "the columns": str((self.left.sources, self.right.sources)),
             "emit": self.emit,
+            **({} if self.join.where is None else {"the condition": self.join.where}),
             **({} if self.join.kind.plain else {"the kind of join": f"{self.join.how}, {self.join.matches}"}),
         } | fixed_types(SIDES, self.column_types, self.key_types)
 

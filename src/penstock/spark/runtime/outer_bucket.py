@@ -65,7 +65,7 @@ class OuterBucket(JoinBucket):
 
         As in Spark, rows behind the watermark of the batch before are late, those behind this one's are not.
         """
-        out = self.state.process(*columns, collect=collect, log=True)
+        out = self.state.process(*columns, **self._condition.argument, collect=collect, log=True)
         self._follow_watermark(watermark)
         if not self._follow_others(self._latest_of, self.state.flow) and watermark < 0:
             return out

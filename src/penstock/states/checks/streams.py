@@ -27,6 +27,7 @@ from penstock.engine.many_index import (
     Scheme,
 )
 from penstock.engine.many_join_late import ManyFlow
+from penstock.engine.pair_condition import PairCondition
 from penstock.engine.pair_join_decided import TOGETHER, AnyPair, Decided
 from penstock.engine.pair_join_late import Expiry, Flow
 from penstock.engine.store import ARRIVAL, FREE_KEY, HIGH_KEY, KEY, LINK, STREAM, Store
@@ -97,6 +98,15 @@ def check_many_fates(known: ManyFates, store: Store, fresh: ManyFates) -> None:
     for events in (known.born, known.stamp, known.left):
         check_within(events, 0, known.meta[EVENTS], "an event")
     check_numbers(known.newest, "a time")
+
+
+@checks(PairCondition)
+def check_condition(condition: PairCondition, store: Store, fresh: PairCondition) -> None:
+    """Whether a condition is the one of the config."""
+    check_shapes(condition, fresh, "the condition")
+    for name in ("code", "result", "constant", "constant_state"):
+        check_same(getattr(condition, name), getattr(fresh, name), "the condition")
+    check_within(condition.meta, -FAR, FAR, "a counter")
 
 
 @checks(Sketch)

@@ -1,0 +1,1 @@
+"""Conditions on pairs beyond the keys, `where=`: their language, their types, and how they are evaluated."""
