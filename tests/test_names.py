@@ -34,12 +34,6 @@ MANY_PARAMETERS = {
     "spark/api/match.py:match_pattern",
     "spark/api/reconcile.py:reconcile",
 }
-# The parts of a stream query's memory, which its kernels hand on to each other.
-MANY_PARAMETERS |= {
-    "engine/triple_join.py:admit",
-    "engine/triple_join.py:let_in",
-    "engine/triple_search.py:ask",
-}
 
 
 def _modules() -> Iterator[tuple[str, ast.Module]]:

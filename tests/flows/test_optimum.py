@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.errors import PenstockError
 from penstock.flows import Steps, keep_times
-from penstock.joins.config import shares_of
+from penstock.joins.budgets import shares_of
 from tests.joins.agreement import VARIANTS, Case, cases, table, window
 from tests.oracles.optimal import best_results, follow
 

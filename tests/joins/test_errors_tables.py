@@ -27,9 +27,7 @@ def test_missing_columns() -> None:
         refuse_run(ColumnError, "did you mean 'key'?", left=kind(TABLE), on="kez")
 
 
-@pytest.mark.parametrize(
-    "on", [None, 5, [], (), "", [1], [("key",)], [("key", "key", "key")], [("key", 3)], {"key"}]
-)
+@pytest.mark.parametrize("on", [None, 5, "", [1], [("key",)], [("key", "key", "key")], [("key", 3)], {"key"}])
 def test_what_on_cannot_be(on: Any) -> None:
     refuse_run(ColumnError, on=on)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.engine.lost_keys import may_be_lost, new_lost_keys, note_lost
 from penstock.errors import PenstockError
-from penstock.joins.config import lost_bytes_of
+from penstock.joins.budgets import lost_bytes_of
 from penstock.joins.kinds import JoinKind
 from penstock.joins.stream import StreamState
 from tests.joins.agreement import Case, cases, events, online

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from penstock.compiler.jit import jit
@@ -25,6 +27,17 @@ LATEST = 3  # the latest arrival
 COLUMNS = 4
 
 
+class Lists(NamedTuple):
+    """The tuples that can still match, and what is known of each."""
+
+    key: np.ndarray
+    of_key: np.ndarray  # per key and stream, the columns above
+    after: np.ndarray  # the next younger tuple of the same key
+    fate: np.ndarray  # matched, gone
+    order: np.ndarray  # the tuples of each stream
+    ends: np.ndarray  # how many of them have expired, and have come
+
+
 def exact_decided(
     stream: np.ndarray,
     key: np.ndarray,
@@ -41,19 +54,24 @@ def exact_decided(
     """
     n = len(key)
     counts = np.zeros(n, np.int64)
-    lists = np.full((keys, 2, COLUMNS), -1, np.int64)
-    lists[:, :, LIVE] = 0
-    order = np.empty((2, n), np.int64)
-    after = np.full(n, -1, np.int64)
-    fate = np.zeros((n, 2), np.uint8)  # matched, gone
-    ends = np.zeros((2, 2), np.int64)
-    _count(stream, key, time, counts, lists, order, after, fate, ends, window, horizon, rules, warmup)
+    of_key = np.full((keys, 2, COLUMNS), -1, np.int64)
+    of_key[:, :, LIVE] = 0
+    lists = Lists(
+        key=key,
+        of_key=of_key,
+        after=np.full(n, -1, np.int64),
+        fate=np.zeros((n, 2), np.uint8),
+        order=np.empty((2, n), np.int64),
+        ends=np.zeros((2, 2), np.int64),
+    )
+    _count(stream, time, lists, counts, window, horizon, rules, warmup)
     return counts
 
 
 @jit
-def _count(stream, key, time, counts, lists, order, after, fate, ends, window, horizon, rules, warmup):
-    expired, seen = ends[0], ends[1]
+def _count(stream, time, lists, counts, window, horizon, rules, warmup):
+    key, order, after, fate = lists.key, lists.order, lists.after, lists.fate
+    expired, seen = lists.ends[0], lists.ends[1]
     n = key.shape[0]
     for i in range(n):
         for s in range(2):
@@ -67,17 +85,17 @@ def _count(stream, key, time, counts, lists, order, after, fate, ends, window, h
                     alive = time[i] - time[oldest] <= horizon[s]
                 if alive:
                     break
-                if _leave(lists, after, fate, key, rules, oldest, s) and i >= warmup:
+                if _leave(lists, rules, oldest, s) and i >= warmup:
                     counts[oldest] += 1
                 expired[s] += 1
         side = np.int64(stream[i])
-        found = _match(lists, after, fate, key, rules, i, side)
+        found = _match(lists, rules, i, side)
         if i >= warmup:
             if rules[EMIT] == EMIT_PAIRS:
                 counts[i] += found
             elif rules[EMIT] == EMIT_LEFT:
                 counts[i] += found if side == 1 else min(found, np.int64(1))
-        mine = lists[key[i], side]
+        mine = lists.of_key[key[i], side]
         mine[LATEST] = i
         order[side, seen[side]] = i
         seen[side] += 1
@@ -93,16 +111,16 @@ def _count(stream, key, time, counts, lists, order, after, fate, ends, window, h
     for s in range(2):
         while expired[s] < seen[s]:
             oldest = order[s, expired[s]]
-            if _leave(lists, after, fate, key, rules, oldest, s) and n >= warmup:
+            if _leave(lists, rules, oldest, s) and n >= warmup:
                 counts[oldest] += 1
             expired[s] += 1
 
 
 @jit
-def _match(lists, after, fate, key, rules, i, side):
+def _match(lists, rules, i, side):
     """How many partners arrival i finds; those that are released leave."""
-    other = 1 - side
-    theirs = lists[key[i], other]
+    other, after, fate = 1 - side, lists.after, lists.fate
+    theirs = lists.of_key[lists.key[i], other]
     found = theirs[LIVE]
     if found == 0:
         return found
@@ -123,12 +141,12 @@ def _match(lists, after, fate, key, rules, i, side):
 
 
 @jit
-def _leave(lists, after, fate, key, rules, i, side):
+def _leave(lists, rules, i, side):
     """A tuple has expired: whether it comes out as a row without a partner."""
-    if fate[i, 1] != 0:
+    if lists.fate[i, 1] != 0:
         return False
-    mine = lists[key[i], side]
-    mine[LIVE] -= 1
-    mine[HEAD] = after[i]
-    matched = fate[i, 0] != 0 or (rules[MOST] == ALL and lists[key[i], 1 - side, LATEST] > i)
+    of_key = lists.of_key[lists.key[i]]
+    of_key[side, LIVE] -= 1
+    of_key[side, HEAD] = lists.after[i]
+    matched = lists.fate[i, 0] != 0 or (rules[MOST] == ALL and of_key[1 - side, LATEST] > i)
     return rules[NULLS + side] != 0 and not matched

@@ -22,7 +22,8 @@ from penstock.engine.asof_index import (
     new_asof_index,
 )
 from penstock.errors import BudgetError, UnknownPolicyError, WindowError
-from penstock.joins.config import Config, beginning, with_byte_budget
+from penstock.joins.budgets import with_byte_budget
+from penstock.joins.config import Config, beginning
 from penstock.joins.growth import MOST_TUPLES, first_rooms
 from penstock.policies import Policy, get, names
 from penstock.policies.candidates import can_be_candidate

@@ -20,7 +20,8 @@ from penstock.engine.match_predictor import (
 )
 from penstock.engine.policy_race import Follower, PolicyRace
 from penstock.engine.store import ROWS, Store
-from penstock.joins.config import CHOOSING_SHARE, Config
+from penstock.joins.budgets import CHOOSING_SHARE
+from penstock.joins.config import Config
 from penstock.joins.policy_switch import carried_tuples, switch_policy
 from penstock.policies import Policy
 from penstock.structures.key_positions import Places

@@ -23,7 +23,7 @@ from penstock.errors import (
     UnitWarning,
     warn_user,
 )
-from penstock.joins.config import lost_bytes_of, lost_share_of, with_byte_budget
+from penstock.joins.budgets import lost_bytes_of, lost_share_of, with_byte_budget
 from penstock.joins.growth import MOST_TUPLES
 from penstock.joins.kinds import JoinKind
 from penstock.joins.many_arrivals import Chain, Joins, ManyArrivals, joins_of, many_arrivals_of

@@ -22,9 +22,9 @@ from penstock.errors import (
     warn_user,
 )
 from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.budgets import in_tuples
 from penstock.joins.conditions.exact import MOST_PAIRS
 from penstock.joins.conditions.parser import parse_condition
-from penstock.joins.config import in_tuples
 from penstock.joins.kinds import kind_of
 from penstock.joins.need import allocation_note, need_note, peak_need
 from penstock.joins.plan_result import Plan, PlanRow

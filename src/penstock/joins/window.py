@@ -23,18 +23,10 @@ from penstock.engine.store import LANDMARK, ROWS
 from penstock.errors import BudgetError, PenstockError, UnknownPolicyError, hint
 from penstock.joins.answers import WeighedInputs, WeighedResults
 from penstock.joins.arrivals import Arrivals, arrivals_of
+from penstock.joins.budgets import in_tuples, lost_bytes_of, lost_share_of, shares_of, with_byte_budget
 from penstock.joins.conditions.parser import parse_condition
 from penstock.joins.conditions.program import ConditionProgram, compile_condition
-from penstock.joins.config import (
-    Config,
-    behind_of,
-    fitting,
-    in_tuples,
-    lost_bytes_of,
-    lost_share_of,
-    shares_of,
-    with_byte_budget,
-)
+from penstock.joins.config import Config, behind_of, fitting
 from penstock.joins.kinds import JoinKind, kind_of
 from penstock.joins.late import LateWatch
 from penstock.joins.sample_bias import CROWDED, unequal_shares, warn_biased

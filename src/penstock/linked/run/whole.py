@@ -18,7 +18,7 @@ from penstock.budget import Budget, Bytes, Fraction, Tuples, budget_of
 from penstock.engine.apportion import apportion
 from penstock.engine.triple_lifetime import lives
 from penstock.errors import BudgetError, ColumnError, PenstockError, UnknownPolicyError
-from penstock.joins.config import COUNT_SHARE
+from penstock.joins.budgets import COUNT_SHARE
 from penstock.joins.follower import allowance_of
 from penstock.linked.plan.plan import QueryPlan
 from penstock.linked.plan.show import explain

@@ -13,7 +13,7 @@ from penstock.arguments import one_of
 from penstock.budget import Bytes, Fraction, Tuples, budget_of
 from penstock.compiler.tiers import ahead
 from penstock.errors import ColumnError, PenstockError
-from penstock.joins.config import in_tuples
+from penstock.joins.budgets import in_tuples
 from penstock.joins.kinds import kind_of
 from penstock.joins.sample_bias import unequal_shares, warn_biased
 from penstock.joins.window import WindowJoin
