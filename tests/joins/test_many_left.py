@@ -296,6 +296,46 @@ def test_pools_that_follow_their_credits() -> None:
     assert runs[1].stats.unmatched > 0 < runs[1].stats.undecided
 
 
+@pytest.mark.interpreted
+@pytest.mark.parametrize("on", ["k", ps.Chain(("a.k", "b.k"), ("b.l", "c.l"))])
+def test_no_row_is_wrong_whatever_left_early(on: Any) -> None:
+    """Rows evicted at random, or dropped, between those of a result."""
+    unmatched = undecided = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        data = {
+            name: {
+                "k": rng.integers(0, 25, 150),
+                "l": rng.integers(0, 15, 150),
+                "ts": np.sort(rng.integers(0, 300, 150)),
+            }
+            for name in "abc"
+        }
+        given = {"on": on, "time": "ts", "within": 30, "how": "left", "collect": True, "policy": "rand"}
+        whole = ps.join_many(data, budget=ps.Tuples(900), **given)
+        assert whole.results is not None
+        exact = Counter(map(str, whole.results[0].to_pylist()))
+        for options in ({"budget": ps.Tuples(25)}, {"budget": ps.Tuples(400), "drop_rate": 0.15}):
+            run = ps.join_many(data, seed=seed, **given, **options)
+            assert run.results is not None
+            assert Counter(map(str, run.results[0].to_pylist())) <= exact
+            unmatched, undecided = unmatched + run.stats.unmatched, undecided + run.stats.undecided
+    assert unmatched > 100 < undecided
+
+
+@pytest.mark.interpreted
+def test_a_loss_further_off_in_a_chain_leaves_a_row_undecided() -> None:
+    """The row of c that would have completed the result leaves while a waits, and before b says its key."""
+    a, b = {"k": [1], "ts": [0]}, {"k": [1], "l": [2], "ts": [3]}
+    c = {"l": [2, 9], "ts": [1, 2]}
+    chain = ps.Chain(("a.k", "b.k"), ("b.l", "c.l"))
+    given = {"on": chain, "time": "ts", "within": 10, "how": "left", "policy": "fifo", "allocation": "equal"}
+    stats = ps.join_many({"a": a, "b": b, "c": c}, budget=ps.Tuples(3), **given).stats
+    assert (stats.exact, stats.results, stats.unmatched, stats.undecided) == (1, 0, 0, 1)
+    stats = ps.join_many({"a": a, "b": b | {"k": [7]}, "c": c}, budget=ps.Tuples(3), **given).stats
+    assert (stats.exact, stats.results, stats.unmatched, stats.undecided) == (1, 0, 1, 0)
+
+
 def test_landmarks() -> None:
     rng = np.random.default_rng(4)
     data = {n: {"k": rng.integers(0, 8, 120), "ts": np.sort(rng.integers(0, 300, 120))} for n in "abc"}

@@ -155,11 +155,11 @@ def asof_joins(name: str) -> Iterator[Operator]:
 
 
 def many(name: str) -> Iterator[Operator]:
-    """In order, and out of step."""
+    """In order, and out of step; left joins, too."""
 
     def feed(state: Any, rng: np.random.Generator, number: int, collect: bool = False) -> Any:
         time = np.sort(rng.integers(40 * number, 40 * number + 40, BATCH))
-        stream, key = rng.integers(0, 3, BATCH), rng.integers(0, 5, (BATCH, 2))
+        stream, key = rng.integers(0, 3, BATCH), rng.integers(0, 5, (BATCH, len(state.config.joins)))
         return state.process(stream, key, time, np.arange(BATCH), collect=collect, log=collect)
 
     within, found = window_of(20).resolve("ms"), policies.get(name)
@@ -168,6 +168,9 @@ def many(name: str) -> Iterator[Operator]:
     yield Operator(lambda: ManyState(ManyConfig(**common, capacities=(9, 9, 9), every=20)), feed)
     late = {"within": 20, "budget": ps.Tuples(24), "policy": found, "lateness": 5}
     yield Operator(lambda: start_many(3, [(0, 1, 2), (0, 1)], **late), feed)
+    left = common | {"joins": ((0, 1, 2),), "how": "left", "lost_bytes": 900}
+    yield Operator(lambda: ManyState(ManyConfig(**left, capacities=(24,))), feed)
+    yield Operator(lambda: start_many(3, [(0, 1, 2)], **late, how="left"), feed)
 
 
 def caches(name: str) -> Iterator[Operator]:
