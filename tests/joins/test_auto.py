@@ -291,9 +291,7 @@ def test_rho_is_tuned_in_joins_of_two_streams_only() -> None:
     assert not ps.policies.ClockExp().chooses
     table = {"key": [1], "ts": [0]}
     with pytest.raises(PenstockError, match="clock-exp:rho=auto is not defined for joins of many"):
-        ps.join_many(
-            dict.fromkeys("abc", table), on="key", time="ts", within=1, budget=ps.Tuples(3), policy=tuned
-        )
+        ps.join_many(dict.fromkeys("abc", table), on="key", time="ts", within=1, budget=ps.Tuples(3), policy=tuned)
     with pytest.raises(PenstockError, match="clock-exp:rho=auto cannot run a cache"):
         Cache(tuned, 2)
     with pytest.raises(PolicyOptionError, match="threshold"):
