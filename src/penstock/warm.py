@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.budget import Tuples
 from penstock.caching import replay
@@ -47,8 +48,9 @@ def warm(
 
     The result includes kernels that this process has used before.
 
-    `operators` are any of `join` (two streams, in process and on Spark), `asof`, `many`, `cache` (also for
-    lookups), `match` and `query`; default: all. Policies that an operator does not support are skipped.
+    `operators` are any of `join` (two streams, in process and on Spark), `outer` (the same with `how`,
+    `matches` or `where`), `asof`, `many`, `cache` (also for lookups), `match` and `query`; default: all.
+    Policies that an operator does not support are skipped.
     `report` is called with the number of steps done, the total, and the next step.
 
     >>> from penstock.warm import warm
@@ -125,6 +127,16 @@ def _join(policy: str) -> Iterator[Callable[[], object]]:
         yield partial(_warm_state, late, dtype=dtype, lateness=0, rates=(1.0, 1.0))
 
 
+def _outer(policy: str) -> Iterator[Callable[[], object]]:
+    names = {"columns": ({"ts": pa.int64()}, {"ts": pa.int64()})}
+    for dtype in TIMES:
+        both = _stream(dtype), _stream(dtype)
+        for where, columns in ((None, {}), ("left.ts < right.ts", names)):
+            join = WindowJoin(within=9, budget=BUDGET, policy=policy, how="full", where=where)
+            yield partial(join.run, *both, on="k", time="ts", collect=True)
+            yield partial(_warm_state, join, dtype=dtype, lateness=0, rates=(1.0, 1.0), **columns)
+
+
 def _warm_state(join: WindowJoin, **options: Any) -> None:
     join.start(**options).warm()
 
@@ -183,6 +195,7 @@ def _query(policy: str) -> Iterator[Callable[[], object]]:
 
 OPERATORS: dict[str, Callable[[str], Iterator[Callable[[], object]]]] = {
     "join": _join,
+    "outer": _outer,
     "asof": _asof,
     "many": _many,
     "cache": _cache,

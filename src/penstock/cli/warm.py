@@ -21,7 +21,7 @@ def warm(
     operators: Annotated[
         list[str] | None,
         typer.Option(
-            "--operators", help="Any of join, asof, many, cache, match and query.", show_default="all"
+            "--operators", help="Any of join, outer, asof, many, cache, match and query.", show_default="all"
         ),
     ] = None,
     out: Annotated[
