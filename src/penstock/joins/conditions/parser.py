@@ -10,10 +10,11 @@ from importlib import resources
 from typing import Any, NoReturn
 
 from lark import Lark, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedInput, VisitError
 
-from penstock.errors import END, LONGEST, ConditionError, pointed
+from penstock.errors import LONGEST, ConditionError, pointed
 from penstock.joins.conditions.nodes import SIDES, ColumnNode, Constant, Node, Operation, columns_of, depth_of
+from penstock.syntax import too_deep, unexpected
 
 DEEPEST = 60  # maximum nesting of operations
 _WORDS = {
@@ -63,7 +64,8 @@ def parse_condition(text: str) -> Node:
         raise ConditionError(
             f"where takes a text such as 'left.price < right.price'; {type(text).__name__} was given."
         )
-    _refuse_depth(text)
+    if (deep := too_deep(text, DEEPEST, "a flatter condition")) is not None:
+        raise ConditionError(deep)
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
@@ -99,33 +101,9 @@ def _refuse_nesting() -> NoReturn:
     ) from None
 
 
-def _refuse_depth(text: str) -> None:
-    depth = 0
-    for at, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth > DEEPEST:
-            raise ConditionError(
-                pointed(text, at, f"more than {DEEPEST} nested parentheses", "a flatter condition")
-            )
-
-
 def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
     """Convert an error of the parser, with line, column, found, expected and a caret."""
-    wanted: set[str] = set()
-    if isinstance(error, UnexpectedCharacters):
-        wanted = set(error.allowed or ())
-    elif isinstance(error, UnexpectedToken):
-        wanted = set(error.accepts or error.expected or ())
-    elif isinstance(error, UnexpectedEOF):
-        wanted = set(error.expected)
-    token = getattr(error, "token", None)
-    ended = isinstance(error, UnexpectedEOF) or (token is not None and token.type == "$END")
-    at = len(text) if ended else (error.pos_in_stream or 0)
-    whole = re.match(r"\w+", text[at:])
-    word = whole.group() if whole else str(token) if token is not None and not ended else text[at : at + 1]
-    found = END if ended else repr(word[:LONGEST])
-    words = {_WORDS.get(each, each) for each in wanted}
-    message = pointed(text, at, found, ", ".join(sorted(filter(None, words))) or "nothing more")
+    at, word, ended, _, message = unexpected(error, text, _WORDS)
     advice = {
         "&": "Write 'and'.",
         "&&": "Write 'and'.",

@@ -8,11 +8,12 @@ from importlib import resources
 from typing import NoReturn
 
 from lark import Lark
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedInput, VisitError
 
-from penstock.errors import PenstockError, QueryError, QuerySyntaxError, UnsupportedQueryError, pointed
+from penstock.errors import PenstockError, QueryError, QuerySyntaxError, UnsupportedQueryError
 from penstock.linked.language.builder import Builder
 from penstock.linked.language.nodes import Query
+from penstock.syntax import too_deep, unexpected
 
 DEEPEST = 60  # maximum nesting of parentheses
 _WORDS = {
@@ -105,7 +106,8 @@ def parse_query(text: str) -> Query:
     """
     if not isinstance(text, str):
         raise QueryError(f"A query is a text; {type(text).__name__} was given.")
-    _refuse_depth(text)
+    if (deep := too_deep(text, DEEPEST, "a flatter query")) is not None:
+        raise QuerySyntaxError(deep)
     try:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
@@ -122,35 +124,9 @@ def parse_query(text: str) -> Query:
         raise
 
 
-def _refuse_depth(text: str) -> None:
-    if text.count("(") <= DEEPEST:
-        return
-    depth = 0
-    for at, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth > DEEPEST:
-            raise QuerySyntaxError(
-                pointed(text, at, f"more than {DEEPEST} nested parentheses", "a flatter query")
-            )
-
-
 def _refuse(error: UnexpectedInput, text: str) -> NoReturn:
     """Convert an error of the parser, with line, column, found, expected and a caret."""
-    wanted: set[str] = set()
-    if isinstance(error, UnexpectedCharacters):
-        wanted = set(error.allowed or ())
-    elif isinstance(error, UnexpectedToken):
-        wanted = set(error.accepts or error.expected or ())
-    elif isinstance(error, UnexpectedEOF):
-        wanted = set(error.expected)
-    token = getattr(error, "token", None)
-    ended = isinstance(error, UnexpectedEOF) or (token is not None and token.type == "$END")
-    at = len(text) if ended else (error.pos_in_stream or 0)
-    whole = re.match(r"\w+", text[at:])
-    word = whole.group() if whole else str(token) if token is not None and not ended else text[at : at + 1]
-    found = "the end of the text" if ended else repr(word[:60])
-    expected = ", ".join(sorted({_WORDS.get(each, each) for each in wanted})) or "nothing more"
-    message = pointed(text, at, found, expected)
+    at, word, ended, wanted, message = unexpected(error, text, _WORDS)
     before = re.findall(r"\w+", text[max(0, at - 40) : at])
     after = re.match(r"\W*(\w+)", text[at : at + 40])
     near = [word, *before[:-4:-1], after.group(1) if after and word == "[" else ""]

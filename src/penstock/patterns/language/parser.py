@@ -13,7 +13,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
-from penstock.errors import PatternError, PatternSyntaxError, WindowError, pointed
+from penstock.errors import PatternError, PatternSyntaxError, WindowError
 from penstock.patterns.language.nodes import (
     DEEPEST,
     And,
@@ -29,6 +29,7 @@ from penstock.patterns.language.nodes import (
 )
 from penstock.patterns.language.parse_errors import no_skipping, refuse
 from penstock.patterns.language.span import Span, span_of
+from penstock.syntax import too_deep
 from penstock.units import time_unit
 
 EVENTS = ("event", "events")
@@ -65,7 +66,8 @@ def parse_conditions(text: str) -> tuple[Compare, ...]:
 def _parsed(text: str, start: str) -> Any:
     if not isinstance(text, str):
         raise PatternError(f"A pattern is a text; {type(text).__name__} was given.")
-    _refuse_depth(text)
+    if (deep := too_deep(text, DEEPEST, "a flatter pattern")) is not None:
+        raise PatternSyntaxError(deep)
     if start == "conditions_only":
         found: list[Compare] = []
         for piece, offset in _pieces(text):
@@ -104,16 +106,6 @@ def _run(piece: str, start: str, text: str, offset: int) -> Any:
         if isinstance(error.orig_exc, PatternError):
             raise error.orig_exc.shown(text, offset) from None
         raise
-
-
-def _refuse_depth(text: str) -> None:
-    depth = 0
-    for at, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth > DEEPEST:
-            raise PatternSyntaxError(
-                pointed(text, at, f"more than {DEEPEST} nested parentheses", "a flatter pattern")
-            )
 
 
 def _unquoted(text: str) -> str:
