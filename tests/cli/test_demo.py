@@ -14,7 +14,7 @@ import pytest
 
 from penstock.cli.demo.process_tree import ProcessTree, TreeMemory
 from penstock.cli.demo.race import Runner, Side, race
-from penstock.cli.demo.report import Answer, conclusion, figures_of, result_table
+from penstock.cli.demo.report import ExactAnswer, conclusion, figures_of, result_table
 from penstock.cli.demo.scenario import Scenario
 from penstock.cli.demo.view import RaceView
 
@@ -161,7 +161,7 @@ def text_of(*parts: Any) -> str:
 
 
 def test_the_table_says_what_was_and_was_not_achieved() -> None:
-    answer = Answer(online=200, recovered=50, exact=250, same=True, seconds=9.0, recovery_seconds=3.0)
+    answer = ExactAnswer(online=200, recovered=50, exact=250, same=True, seconds=9.0, recovery_seconds=3.0)
     said = text_of(result_table(SCENARIO, SIDES, answer), conclusion(SCENARIO, SIDES, answer))
     for part in (
         "died after 40 s",
@@ -179,7 +179,7 @@ def test_the_table_says_what_was_and_was_not_achieved() -> None:
 
 
 def test_a_difference_from_the_exact_join_is_not_hidden() -> None:
-    answer = Answer(online=200, recovered=40, exact=250, same=False, seconds=9.0, recovery_seconds=3.0)
+    answer = ExactAnswer(online=200, recovered=40, exact=250, same=False, seconds=9.0, recovery_seconds=3.0)
     said = text_of(result_table(SCENARIO, SIDES, answer), conclusion(SCENARIO, SIDES, answer))
     assert "not the exact answer" in said
     assert "are not the 250 rows of the exact join" in said

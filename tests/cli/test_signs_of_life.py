@@ -133,7 +133,7 @@ def test_ctrl_c_ends_a_compiled_join() -> None:
     code = """
 import numpy as np, penstock as ps
 from penstock.compiler.tiers import only
-state = ps.WindowJoin(within=1000, budget=ps.Tuples(100), policy="fifo").start()
+state = ps.WindowJoin(within=1000, budget=ps.Tuples(100), policy="gdj").start()
 with only("compiled"):
     state.warm()
     rows = np.arange(20_000_000)
@@ -150,7 +150,7 @@ print("done", flush=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"runs\n"
-        time.sleep(1)
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         out, message = process.communicate(timeout=PATIENCE)
         assert b"KeyboardInterrupt" in message

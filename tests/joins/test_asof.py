@@ -243,3 +243,8 @@ def test_equals_pandas(direction, exact, tolerance):
     )
     assert run.pairs["left_row"].to_pylist() == list(range(len(left)))
     assert run.pairs["right_row"].to_pylist() == [None if pd.isna(each) else int(each) for each in expected]
+
+
+def test_a_sample_has_nothing_to_weigh() -> None:
+    with pytest.raises(ps.PenstockError, match="sample estimates counts and sums of inner joins"):
+        ps.AsofJoin(budget=ps.Tuples(4), policy="sample")

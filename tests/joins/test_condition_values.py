@@ -180,6 +180,7 @@ def _said(state: int, truth: bool) -> Any:
         ("not " * 300 + "true", "nested more than 60"),
         ("(" * 70 + "true" + ")" * 70, "more than 60 nested"),
         ("left.price > 99999999999999999999", "at most 18 digits"),
+        ("left.price > 1e999", "such as 1e20"),
         ("left.name = 'a\\q'", "column 15"),
         ("", "found the end"),
     ],

@@ -279,7 +279,9 @@ def test_with_room_for_all_there_is_no_doubt() -> None:
         (("count",), {"confidence": 95}, "between 0 and 1"),
         (("count",), {"confidence": 1.0}, "between 0 and 1"),
         (("count",), {"by": "nothing"}, "No stream has a column"),
-        (("count",), {"by": [7]}, "given by its name"),
+        (("count",), {"by": [7]}, "by takes a column name"),
+        (("count",), {"by": 5}, "by takes a column name"),
+        (("count",), {"by": []}, "by takes a column name"),
     ],
 )
 def test_questions_that_make_no_sense(question: Any, options: Any, message: str) -> None:

@@ -151,7 +151,7 @@ def test_by_expressions_and_missing_values(spark: Any, copies: Any) -> None:
 def test_questions_that_make_no_sense(spark: Any, copies: Any) -> None:
     hits, _ = copies
     for frame, question, options, message in (
-        (hits, ("median", "l"), {}, "no estimate"),
+        (hits, ("median", "l"), {}, "what=.median. is not known"),
         (hits, ("sum", "price"), {}, "no column 'price'"),
         (hits, ("sum", "text"), {}, "not a number"),
         (hits, ("sum",), {}, "needs a column"),

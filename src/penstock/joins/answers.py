@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.arguments import shown
 from penstock.columns import Table, column, column_names
 from penstock.errors import BiasedSampleWarning, ColumnError, PenstockError, hint, warn_user
 from penstock.joins.arrivals import SIDES, key_names
@@ -116,7 +117,11 @@ class WeighedResults:
         inputs = self.inputs or WeighedInputs(({}, {}), ((), ()))
         if self.inputs is None and not (name is None and by is None):
             raise PenstockError("Only a run of tables has columns to estimate; this one is of bare arrivals.")
-        names = [by] if isinstance(by, str) else list(by or [])
+        names = [by] if isinstance(by, str) else by if isinstance(by, list | tuple) else [by]
+        if by is None:
+            names = []
+        elif not names or not all(isinstance(each, str) for each in names):
+            raise ColumnError(f"by takes a column name or several of them; {shown(by)} was given.")
         if clash := set(names) & {"value", "lower", "upper", "std_error"}:
             raise ColumnError(f"by has a column {min(clash)!r}, as the table of estimates has; rename it.")
         value = None if name is None else inputs.numbers(name)

@@ -149,6 +149,11 @@ def asof_policy(given: Any) -> Policy:
         raise UnknownPolicyError(
             f"{policy.name} cannot run an as-of join: it {why}. Use one of auto, {', '.join(fit)}."
         )
+    if policy.weighs_results:
+        raise UnknownPolicyError(
+            f"{policy.name} estimates counts and sums of inner joins; an as-of join has one answer per row. "
+            "Use another policy."
+        )
     policy.check_joins()
     return policy
 

@@ -185,7 +185,7 @@ class _Builder(Transformer):  # type: ignore[type-arg]
         text, at = str(parts[0]), parts[0].start_pos
         value: Any = int(text) if text.isdigit() else float(text) if "e" in text.lower() else Decimal(text)
         digits = len(value.as_tuple().digits) if isinstance(value, Decimal) else 0
-        if (isinstance(value, int) and value >= 2**63) or digits > 18 or text in ("inf", "nan"):
+        if (isinstance(value, int) and value >= 2**63) or digits > 18 or value == float("inf"):
             self._refuse(at, text, "a number of at most 18 digits, or one such as 1e20")
         return Constant(value, at)
 

@@ -30,7 +30,7 @@ def condition_types(where: str | None, left: DataFrame, right: DataFrame) -> Col
     >>> from penstock.spark.runtime.where_column import condition_types
     >>> frame = spark.createDataFrame([(1, 2)], "k int, v int")
     >>> condition_types("left.v < right.v", frame, frame)[0]
-    (('k', DataType(int32)), ('v', DataType(int32)))
+    (('k', DataType(null)), ('v', DataType(int32)))
     """
     if where is None:
         return None
