@@ -212,7 +212,9 @@ class _Builder(Transformer):  # type: ignore[type-arg]
     def null(self, parts: list[Any]) -> Node:
         at = parts[0].start_pos
         message = pointed(self.text, at, "'null'", "a column or a value")
-        raise ConditionError(f"{message}\nA comparison with null is never true; write 'is null'.")
+        raise ConditionError(
+            f"{message}\nNothing is equal or unequal to null; write 'is null' or leave it out."
+        )
 
     def bare(self, parts: list[Any]) -> Node:
         name, at = str(parts[0]), parts[0].start_pos
