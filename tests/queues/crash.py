@@ -24,6 +24,8 @@ def item(number: int) -> bytes:
 def main(folder: str, log: str, seed: int) -> None:
     """Work at random until killed."""
     rng = random.Random(seed)
+    if os.path.exists(log):  # a kill may have cut off the last line
+        os.truncate(log, Path(log).read_bytes().rfind(b"\n") + 1)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with ps.SpillQueue(folder, memory=rng.choice([2_000, 20_000]), durable=True) as queue:
         os.write(file, b"open %d %d\n" % (queue.committed, queue.end))
