@@ -340,8 +340,10 @@ class JoinState:
         none = np.empty((0, 1 + self._leaves.program.width), np.int64)
         arriving = self._arriving if len(self._arriving) else none
         self.index = self.index._replace(condition=self.index.condition.hearing(arriving))
-        yield
-        self.index = self.index._replace(condition=self.index.condition.hearing(none))
+        try:
+            yield
+        finally:
+            self.index = self.index._replace(condition=self.index.condition.hearing(none))
 
     def _drive(self, batch: Batch, collect: bool, log: bool) -> Output:
         n = len(batch.key)

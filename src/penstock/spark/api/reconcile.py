@@ -21,7 +21,6 @@ from penstock.spark.runtime.figures import SIDES
 from penstock.spark.runtime.join_bucket import EVENT, LEFT, RESULT, RIGHT, STREAM
 from penstock.spark.runtime.join_schema import (
     ARCHIVED,
-    JoinKeys,
     keys_of,
     output_fields,
     quoted,
@@ -117,7 +116,7 @@ def reconcile(
 
     if excludes:
         left, right = (
-            _without_late(frame, lost, keys, side, sides[side])
+            _without_late(frame, lost, SIDES[side], sides[side], keys.left)
             for side, frame in ((LEFT, left), (RIGHT, right))
         )
     # Columns are renamed to numbers meanwhile, because user names may be anything.
@@ -170,14 +169,15 @@ def _excludes(late: str | None, how: str) -> bool:
     return (late or ("include" if how == "inner" else "exclude")) == "exclude"
 
 
-def _without_late(frame: DataFrame, lost: DataFrame, keys: JoinKeys, side: int, own: JoinSide) -> DataFrame:
-    """Return the rows of a stream without those that the archive says were late."""
+def _without_late(
+    frame: DataFrame, lost: DataFrame, stream: str, own: JoinSide, keys: Sequence[str]
+) -> DataFrame:
+    """Return the rows of a stream without those that the archive, which has the keys as `keys`, calls late."""
     missing = [name for name in (EVENT, STREAM) if name not in lost.columns]
     if missing:
         raise ColumnError(f"archive has no column {missing[0]!r}, which says what rows were late.")
-    named = (keys.left, keys.right)[side]
-    told = lost.filter((F.col(EVENT) == "late") & (F.col(STREAM) == SIDES[side]))
-    columns = list(zip([*named, *own.sources], [*keys.left, *own.names], strict=True))
+    told = lost.filter((F.col(EVENT) == "late") & (F.col(STREAM) == stream))
+    columns = list(zip([*own.key_sources, *own.sources], [*keys, *own.names], strict=True))
     kinds = {name: frame.schema[name].dataType for name, _ in columns}
     kept = [
         _without_maps(F.col(quoted(name)), kinds[name]).alias(f"out{i}")

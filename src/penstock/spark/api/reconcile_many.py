@@ -22,15 +22,14 @@ from penstock.joins.many_window import bounds_of_horizons, many_window_of
 from penstock.spark.api.reconcile import (
     DAY,
     Frame,
-    _as_kind,
     _check_columns,
     _comparable,
     _excludes,
     _opened,
     _with_maps,
-    _without_maps,
+    _without_late,
 )
-from penstock.spark.runtime.join_bucket import EVENT, RESULT, STREAM
+from penstock.spark.runtime.join_bucket import EVENT, RESULT
 from penstock.spark.runtime.join_schema import EVENT_TIME, quoted
 from penstock.spark.runtime.join_spec import JoinSide
 from penstock.spark.runtime.many_schema import (
@@ -175,30 +174,6 @@ def reconcile_many(
         ) from error
     return missed.select(
         *[_with_maps(F.col(f"out{i}"), field.dataType).alias(field.name) for i, field in enumerate(fields)]
-    )
-
-
-def _without_late(
-    frame: DataFrame, lost: DataFrame, name: str, part: JoinSide, once: tuple[str, ...]
-) -> DataFrame:
-    """Return the rows of a stream without those that the archive says were late."""
-    missing = [column for column in (EVENT, STREAM) if column not in lost.columns]
-    if missing:
-        raise ColumnError(f"archive has no column {missing[0]!r}, which says what rows were late.")
-    told = lost.filter((F.col(EVENT) == "late") & (F.col(STREAM) == name))
-    columns = list(zip([*part.key_sources, *part.sources], [*once, *part.names], strict=True))
-    kinds = {source: frame.schema[source].dataType for source, _ in columns}
-    kept = [
-        _without_maps(F.col(quoted(source)), kinds[source]).alias(f"out{i}")
-        for i, (source, _) in enumerate(columns)
-    ]
-    late = [
-        _without_maps(_as_kind(told, archived, kinds[source]), kinds[source]).alias(f"out{i}")
-        for i, (source, archived) in enumerate(columns)
-    ]
-    rest = frame.select(*kept).exceptAll(told.select(*late))
-    return rest.select(
-        *[_with_maps(F.col(f"out{i}"), kinds[source]).alias(source) for i, (source, _) in enumerate(columns)]
     )
 
 
