@@ -172,7 +172,7 @@ def _excludes(late: str | None, how: str) -> bool:
 def _without_late(
     frame: DataFrame, lost: DataFrame, stream: str, own: JoinSide, keys: Sequence[str]
 ) -> DataFrame:
-    """Return the rows of a stream without those that the archive, which has the keys as `keys`, calls late."""
+    """Return the rows of a stream without those that the archive, with the keys as `keys`, calls late."""
     missing = [name for name in (EVENT, STREAM) if name not in lost.columns]
     if missing:
         raise ColumnError(f"archive has no column {missing[0]!r}, which says what rows were late.")
